@@ -1,0 +1,37 @@
+# `make demo` and `make test` need Python 3.11+ and make, and do all of their own set-up in .venv.
+PYTHON ?= python3
+VENV := .venv
+RUN := $(VENV)/bin/python
+
+.PHONY: demo test lint bench test-gpu clean
+
+$(VENV)/ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(RUN) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[all]'
+	$(RUN) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt 'pytest>=8' 'hypothesis>=6.100'
+	touch $@
+
+$(VENV)/lint-ready: $(VENV)/ready
+	$(RUN) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt ruff 'pyright[nodejs]' pre-commit
+	touch $@
+
+demo: $(VENV)/ready  ## match the shipped pair, write demo.png
+	$(RUN) -m gromap.demo
+
+test: $(VENV)/ready  ## the whole test suite, doctests included
+	$(RUN) -m pytest
+
+lint: $(VENV)/lint-ready  ## ruff and pyright
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/pyright
+
+bench: $(VENV)/ready  ## speed and quality on this CPU, beside the peers that are installed
+	$(RUN) benchmarks/cpu_step.py
+	$(RUN) benchmarks/cpu_match.py
+
+test-gpu:  ## the tests marked gpu, with whatever torch the machine has; nothing is installed
+	PYTHONPATH=src $(PYTHON) -m pytest -m gpu tests
+
+clean:
+	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis demo.png

@@ -1,0 +1,38 @@
+"""gromap: match point clouds, meshes and metric data by Gromov-Wasserstein, in linear memory."""
+
+from gromap.costs import Custom, Exponential, Gaussian, Hyperbolic, Power, Precomputed, Spherical, Tree
+from gromap.embedding import KernelPCA, Nystrom
+from gromap.plan import Plan
+from gromap.sinkhorn import Annealing, Sinkhorn
+from gromap.solution import Solution, State, Status, load
+from gromap.solve import solve
+from gromap.solvers import CntGW, KernelGW, Loop, Step
+from gromap.space import Space
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Annealing",
+    "CntGW",
+    "Custom",
+    "Exponential",
+    "Gaussian",
+    "Hyperbolic",
+    "KernelGW",
+    "KernelPCA",
+    "Loop",
+    "Nystrom",
+    "Plan",
+    "Power",
+    "Precomputed",
+    "Sinkhorn",
+    "Solution",
+    "Space",
+    "Spherical",
+    "State",
+    "Status",
+    "Step",
+    "Tree",
+    "load",
+    "solve",
+]

@@ -1,0 +1,173 @@
+"""The public door: every input is checked here, once, with errors that say what was given, what is expected and what to do."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+Array = np.ndarray | Tensor
+
+
+def is_numpy(x: object) -> bool:
+    """Whether results go back as numpy: everything but a torch tensor does."""
+    return not isinstance(x, Tensor)
+
+
+def to_array(x: Tensor, numpy: bool) -> Any:
+    return x.detach().cpu().numpy() if numpy else x
+
+
+def tensor(x: object, name: str, device: torch.device | str | None = None) -> Tensor:
+    """A floating point tensor without NaN or inf, float32 or float64; never a view that a caller could see change."""
+    t = as_tensor(x, name)
+    if t.is_complex():
+        raise TypeError(f"{name} holds complex numbers; gromap expects real ones.")
+    if not t.is_floating_point():
+        t = t.double()
+    elif t.dtype not in (torch.float32, torch.float64):
+        t = t.float()
+    t = t.detach().to(device) if device is not None else t.detach()
+    if t.device.type == "mps":
+        raise ValueError(f"{name} is on an Apple GPU, which has no float64: pass device='cpu'.")
+    if not bool(torch.isfinite(t).all()):
+        bad = (~torch.isfinite(t)).reshape(len(t), -1).any(1).nonzero()[:, 0]
+        raise ValueError(
+            f"{name} has NaN or infinite values in {len(bad)} row(s), the first is row {int(bad[0])}: remove them."
+        )
+    return t
+
+
+def as_tensor(x: object, name: str) -> Tensor:
+    if isinstance(x, Tensor):
+        return x
+    try:
+        array = np.asarray(x)
+        if array.dtype.kind not in "biufc":
+            raise TypeError
+        return torch.from_numpy(np.array(array, order="C"))
+    except (TypeError, ValueError) as error:
+        kind = f"an array of dtype {array.dtype}" if isinstance(x, np.ndarray) else f"a {type(x).__name__}"
+        raise TypeError(f"{name} must be a numeric array or tensor, got {kind}.") from error
+
+
+def points(x: object, name: str, device: torch.device | str | None = None, least: int = 2) -> Tensor:
+    t = as_tensor(x, name)
+    if t.ndim != 2:
+        hint = f" For N points on a line write {name}[:, None]." if t.ndim == 1 else ""
+        raise ValueError(f"{name} must have shape (N, d), one point per row, got {tuple(t.shape)}.{hint}")
+    count(len(t), name, least)
+    if t.shape[1] == 0:
+        raise ValueError(f"{name} has points without coordinates: shape {tuple(t.shape)}, expected (N, d) with d >= 1.")
+    return tensor(t, name, device)
+
+
+def indices(x: object, name: str, device: torch.device | str | None = None, least: int = 2) -> Tensor:
+    """Points of an indexed cost, as an (N, 1) tensor of integers."""
+    t = as_tensor(x, name)
+    if t.is_floating_point() or t.is_complex() or t.ndim not in (1, 2) or (t.ndim == 2 and t.shape[1] != 1):
+        raise ValueError(f"{name} must be N integer indices for this cost, got {t.dtype} of shape {tuple(t.shape)}.")
+    count(len(t), name, least)
+    return t.reshape(-1, 1).long().to(device or t.device)
+
+
+def count(n: int, name: str, least: int = 2) -> None:
+    if n < least:
+        what = "is empty" if n == 0 else "has a single point"
+        raise ValueError(f"{name} {what}: Gromov-Wasserstein compares distances, which takes at least 2 points.")
+
+
+def weights(a: object, n: int, name: str, of: str, like: Tensor) -> Tensor:
+    """Non-negative weights of n points, normalised to one; uniform if None."""
+    if a is None:
+        return like.new_full((n,), 1.0 / n, dtype=like.dtype if like.is_floating_point() else torch.float64)
+    t = tensor(a, name, like.device)
+    if like.is_floating_point():
+        t = t.to(like.dtype)
+    if t.shape != (n,):
+        raise ValueError(f"{name} must have one weight per point of {of}, shape ({n},), got {tuple(t.shape)}.")
+    if bool((t < 0).any()):
+        raise ValueError(
+            f"{name} has negative weights (the first at index {int((t < 0).nonzero()[0, 0])}): masses must be >= 0."
+        )
+    if not float(t.sum()) > 0:
+        raise ValueError(f"{name} is zero everywhere: at least two points of {of} must carry mass.")
+    count(int((t > 0).sum()), f"{of}, counting only points of positive weight,")
+    return (t.double() / t.double().sum()).to(t.dtype)
+
+
+def cost_matrix(c: object, name: str = "C") -> Tensor:
+    t = tensor(c, name)
+    if t.ndim != 2 or t.shape[0] != t.shape[1]:
+        raise ValueError(f"{name} must be a square matrix of costs between all pairs of points, got shape {tuple(t.shape)}.")
+    count(len(t), name)
+    top = float(t.abs().max())
+    diagonal, skew = float(t.diagonal().abs().max()), float((t - t.mT).abs().max())
+    if diagonal > 1e-6 * top:
+        raise ValueError(f"{name} has a non-zero diagonal (up to {diagonal:.3g}): a base cost satisfies c(x, x) = 0.")
+    if skew > 1e-6 * top:
+        raise ValueError(f"{name} is not symmetric (entries differ by up to {skew:.3g}): use ({name} + {name}.T) / 2.")
+    if float(t.min()) < 0:
+        raise ValueError(f"{name} has negative costs (down to {float(t.min()):.3g}): a base cost is >= 0.")
+    return ((t + t.mT) / 2).fill_diagonal_(0.0)
+
+
+def dimension(dim: object, n: int, name: str) -> int | float:
+    """An embedding dimension in 1 .. n, or a share of variance in (0, 1). None: 20, or n if there are fewer points."""
+    if dim is None:
+        return min(20, n)
+    if isinstance(dim, bool) or not isinstance(dim, int | float | np.integer | np.floating):
+        raise TypeError(f"dim must be an int, a share of variance in (0, 1), or a pair of them, got {dim!r}.")
+    if isinstance(dim, float | np.floating):
+        if not 0 < dim < 1:
+            raise ValueError(
+                f"dim as a float is the share of variance to keep, in (0, 1); got {dim}. For an axis count use an int."
+            )
+        return float(dim)
+    if not 1 <= dim <= n:
+        raise ValueError(f"dim = {dim} axes for the {n} points of {name}: choose 1 <= dim <= {n}.")
+    return int(dim)
+
+
+def pair(x: Any) -> tuple[Any, Any]:
+    """Both entries of a 2-tuple or list; anything else counts for both sides."""
+    if isinstance(x, tuple | list):
+        if len(x) != 2:
+            raise ValueError(f"expected one value or a pair (for X, for Y), got {len(x)} values.")
+        return x[0], x[1]
+    return x, x
+
+
+def positive(value: object, name: str) -> float:
+    try:
+        number = float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        raise TypeError(f"{name} must be a number > 0, got {value!r}.") from None
+    if not (number > 0 and number < float("inf")):
+        raise ValueError(f"{name} must be a finite number > 0, got {value}.")
+    return number
+
+
+def choice(value: object, known: Iterable[str], name: str) -> str:
+    known = list(known)
+    if isinstance(value, str) and value in known:
+        return value
+    if not isinstance(value, str):
+        raise TypeError(f"{name} must be one of {', '.join(map(repr, known))}, got {type(value).__name__}.")
+    near = difflib.get_close_matches(value, known, n=1, cutoff=0.0)[0]
+    raise ValueError(f"unknown {name} {value!r}: did you mean {near!r}? Known: {', '.join(map(repr, known))}.")
+
+
+def memory(needed: int, device: torch.device, what: str, remedy: str) -> None:
+    """Refuse, before allocating anything, what does not fit."""
+    if device.type == "cuda":
+        free = torch.cuda.mem_get_info(device)[0]
+    else:
+        free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if needed > free:
+        raise MemoryError(f"{what} needs about {needed / 2**30:.1f} GiB and {free / 2**30:.1f} GiB are free: {remedy}")

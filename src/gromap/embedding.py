@@ -1,0 +1,254 @@
+"""Embeddings X_i with |X_i - X_j|² = c(x_i, x_j): weighted kernel PCA (Alg. Kernel, Kernel-PCA, Kernel-Proj).
+
+The centred kernel is K = -½ H C Hᵀ with H = I - 1 aᵀ: no base point is needed. With the eigenpairs (θ_d, V_d) of
+A = diag(√a) K diag(√a),
+
+    X = K diag(√a) V / √θ        features, centred, with covariance diag(θ); also defined where a_i = 0
+    X(x) = -½ c(x, ·) B + shift  Kernel-Proj, with B = diag(√a) V / √θ: the same map for old and for new points
+
+A is only ever applied to blocks of vectors (engine.cost_apply): block Krylov iterations from a random start, or from a
+Nyström embedding of a few landmarks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from gromap.costs import Cost, Power
+from gromap.engine import cost_apply
+from gromap.measure import Measure, farthest_points
+
+DENSE = 4096  # up to this size the cost matrix is kept (128 MiB in float64)
+SMALL = 512  # up to this size the eigenvectors are computed directly
+OVERSAMPLING = 8
+CUTOFF = 1e-13  # eigenvalues below this share of the largest are rounding errors: their features are zero
+
+
+@dataclass(frozen=True)
+class KernelPCA:
+    """Exact kernel PCA: block Krylov sweeps over all pairs until the residuals fall below `tol` times the top eigenvalue."""
+
+    tol: float = 1e-9
+    max_sweeps: int = 40
+
+
+@dataclass(frozen=True)
+class Nystrom:
+    """Kernel PCA of some landmarks, extended to all points, then refined by `refine` exact sweeps over all pairs.
+
+    `choice`: "random" draws landmarks by weight, "farthest" spreads them. With `refine=0` the cost is linear in N.
+    """
+
+    landmarks: int = 2000
+    refine: int = 2
+    choice: str = "random"
+
+    def __post_init__(self) -> None:
+        if self.landmarks < 2 or self.refine < 0:
+            raise ValueError(f"Nystrom needs landmarks >= 2 and refine >= 0, got {self.landmarks} and {self.refine}.")
+        if self.choice not in ("random", "farthest"):
+            raise ValueError(f"Nystrom's choice is 'random' or 'farthest', got {self.choice!r}.")
+
+
+Method = KernelPCA | Nystrom
+
+
+@dataclass(frozen=True)
+class Embedding:
+    """Centred features of a measure, their variances, and the map that embeds new points."""
+
+    features: Tensor  # (N, D) float64
+    spectrum: Tensor  # (D,) variance along each axis, decreasing
+    variance: float  # trace of A: the variance of the full embedding
+    residual: float  # largest |A V_d - θ_d V_d| / θ_1
+    project: Callable[[Tensor], Tensor]
+
+    @property
+    def explained(self) -> float:
+        """The share of the variance that the D axes keep."""
+        return float(self.spectrum.clamp(min=0).sum()) / self.variance if self.variance > 0 else 1.0
+
+
+def embed(cost: Cost, measure: Measure, dim: int | float, method: Method, seed: int = 0) -> Embedding:
+    """Embed a measure in `dim` axes, or in as many as explain the share `dim` of the variance (a float below 1)."""
+    if isinstance(cost, Power) and cost.p == 2:
+        return _linear(measure, dim)
+    if isinstance(dim, int):
+        return _kernel_pca(cost, measure, dim, method, seed)
+    axes = 16
+    while True:
+        axes = min(axes, len(measure))
+        found = _kernel_pca(cost, measure, axes, method, seed)
+        share = found.spectrum.cumsum(0) / found.variance
+        if axes == len(measure) or float(share[-1]) >= dim:
+            return _truncate(found, 1 + int((share < dim - 1e-12).sum().clamp(max=axes - 1)))
+        axes *= 2
+
+
+def negative_mass(cost: Cost, measure: Measure, sample: int = 512, seed: int = 0) -> float:
+    """The share of negative eigenvalues in Σ|θ|, zero for a CNT cost; on at most `sample` points."""
+    support = measure.support
+    if len(support) > sample:
+        generator = torch.Generator().manual_seed(seed)
+        support = support[torch.randperm(len(support), generator=generator)[:sample].to(support.device)]
+    a = measure.weights[support].double()
+    theta = torch.linalg.eigvalsh(_Kernel(cost, measure.points[support], a / a.sum()).matrix())
+    rounding = CUTOFF * len(theta) * theta.abs().max()
+    return float(-theta[theta < -rounding].sum() / theta.abs().sum().clamp(min=1e-300))
+
+
+class _Kernel:
+    """The centred kernel of a measure, applied to blocks of vectors in float64."""
+
+    def __init__(self, cost: Cost, points: Tensor, a: Tensor):
+        self.cost, self.points, self.a, self.root = cost, points, a, a.sqrt()
+        self.costs = cost(points, points).double() if len(points) <= DENSE else None
+
+    def cost_apply(self, w: Tensor) -> Tensor:
+        if self.costs is not None:
+            return self.costs @ w
+        return cost_apply(self.cost, self.points, self.points, w)
+
+    def __call__(self, v: Tensor) -> Tensor:
+        """K diag(√a) v.  (N, w)"""
+        w = self.root[:, None] * v
+        z = -0.5 * self.cost_apply(w - self.a[:, None] * w.sum(0))
+        return z - self.a @ z
+
+    def matrix(self) -> Tensor:
+        """A = diag(√a) K diag(√a), dense.  (N, N)"""
+        return self.root[:, None] * self(torch.eye(len(self.a), dtype=self.a.dtype, device=self.a.device))
+
+    def diagonal(self) -> Tensor:
+        """K_ii = Σ_j a_j c_ij - ½ Σ_jk a_j a_k c_jk, since c_ii = 0.  (N,)"""
+        mean = self.cost_apply(self.a[:, None])[:, 0]
+        return mean - 0.5 * (self.a @ mean)
+
+
+def kernel_diagonal(cost: Cost, measure: Measure) -> Tensor:
+    """The squared norms |X_i|² of the exact embedding.  (N,)"""
+    return _Kernel(cost, measure.points, measure.weights.double()).diagonal()
+
+
+def kernel_matrix(costs: Tensor, a: Tensor) -> Tensor:
+    """Alg. Kernel: -½ H C Hᵀ, centred with the weights.  (N, N)"""
+    mean = costs @ a
+    return -0.5 * (costs - mean[:, None] - mean + a @ mean)
+
+
+def _kernel_pca(cost: Cost, measure: Measure, dim: int, method: Method, seed: int) -> Embedding:
+    n, a = len(measure), measure.weights.double()
+    kernel = _Kernel(cost, measure.points, a)
+    variance = float(a @ kernel.diagonal())
+    if n <= SMALL or (3 * dim >= n and n <= DENSE):
+        theta, basis = (z.flip(-1) for z in torch.linalg.eigh(kernel.matrix()))
+        theta, basis = theta[:dim], basis[:, :dim]
+        return _finish(kernel, theta, basis, kernel(basis), variance, 0.0)
+    generator = torch.Generator().manual_seed(seed)
+    width = min(n, dim + OVERSAMPLING)
+    if isinstance(method, Nystrom):
+        start = _landmark_embedding(cost, measure, width, method, generator)
+        if method.refine == 0:
+            return _truncate(_recentre(start, measure, variance), dim)
+        guess = kernel.root[:, None] * start.project(measure.points)
+        return _krylov(kernel, guess, dim, variance, tol=0.0, max_sweeps=method.refine)
+    guess = torch.randn(n, width, generator=generator, dtype=torch.float64).to(a.device)
+    return _krylov(kernel, guess, dim, variance, tol=method.tol, max_sweeps=method.max_sweeps)
+
+
+def _krylov(kernel: _Kernel, guess: Tensor, dim: int, variance: float, tol: float, max_sweeps: int) -> Embedding:
+    """Rayleigh-Ritz in the block Krylov space span{Q, AQ, A²Q, ...}; one sweep over all pairs per block."""
+    root = kernel.root[:, None]
+    block = _orthonormal(guess - root * (kernel.root @ guess))
+    basis, image = block, kernel(block)  # Q and K diag(√a) Q
+    for sweep in range(max_sweeps):
+        theta, ritz = (z.flip(-1)[..., :dim] for z in torch.linalg.eigh(_symmetric(basis.mT @ (root * image))))
+        residual = float(((root * image) @ ritz - basis @ ritz * theta).norm(dim=0).max() / theta.abs().max().clamp(min=1e-300))
+        if residual <= tol or sweep == max_sweeps - 1 or basis.shape[1] + block.shape[1] > len(basis):
+            break
+        block = root * image[:, -block.shape[1] :]
+        for _ in range(2):  # twice is enough
+            block = block - basis @ (basis.mT @ block)
+        block = _orthonormal(block)
+        basis, image = torch.cat([basis, block], 1), torch.cat([image, kernel(block)], 1)
+    return _finish(kernel, theta, basis @ ritz, image @ ritz, variance, residual)
+
+
+def _finish(kernel: _Kernel, theta: Tensor, v: Tensor, image: Tensor, variance: float, residual: float) -> Embedding:
+    """Features K diag(√a) V / √θ, with signs fixed by the third moments: they do not depend on the order of the points."""
+    kept = theta > CUTOFF * len(v) * theta.abs().max()
+    inverse = torch.where(kept, theta.clamp(min=1e-300).rsqrt(), 0.0)
+    features = image * inverse
+    skew = kernel.a @ features**3
+    inverse = torch.where(skew < 0, -inverse, inverse)
+    features = image * inverse
+    b = kernel.root[:, None] * v * inverse
+    b = b - kernel.a[:, None] * b.sum(0)
+    mean = kernel.a @ features
+    cost, points = kernel.cost, kernel.points
+    shift = features[:1] - mean + 0.5 * cost_apply(cost, points[:1], points, b)
+
+    def project(new: Tensor) -> Tensor:
+        return -0.5 * cost_apply(cost, new, points, b) + shift
+
+    return Embedding(features - mean, torch.where(kept, theta, 0.0), variance, residual, project)
+
+
+def _landmark_embedding(cost: Cost, measure: Measure, dim: int, method: Nystrom, generator: torch.Generator) -> Embedding:
+    """Exact kernel PCA of the landmarks, each carrying the mass of the points nearest to it."""
+    points, a = measure.points, measure.weights.double()
+    count = min(method.landmarks, len(measure.support))
+    if method.choice == "random":
+        chosen = torch.multinomial(a.cpu(), count, generator=generator).to(a.device)
+    else:
+        alive = points[measure.support]
+        gap = farthest_points(lambda i: cost(alive, alive[i][None])[:, 0], torch.zeros_like(measure.support[0]), count)
+        chosen = measure.support[gap]
+    landmarks = points[chosen]
+    rows = max(1, (1 << 22) // count)
+    nearest = torch.cat([cost(piece, landmarks).argmin(1) for piece in points.split(rows)])
+    mass = torch.zeros(count, dtype=a.dtype, device=a.device).index_add_(0, nearest, a)
+    full = mass > 0
+    return _kernel_pca(cost, Measure(landmarks[full], mass[full]), min(dim, int(full.sum())), KernelPCA(), seed=0)
+
+
+def _recentre(coarse: Embedding, measure: Measure, variance: float) -> Embedding:
+    """The landmark embedding on all points: centred and turned to the principal axes of the whole measure."""
+    a = measure.weights.double()
+    x = coarse.project(measure.points)
+    mean = a @ x
+    theta, turn = (z.flip(-1) for z in torch.linalg.eigh((x - mean).mT @ (a[:, None] * (x - mean))))
+    project = coarse.project
+    return Embedding((x - mean) @ turn, theta, variance, float("nan"), lambda new: (project(new) - mean) @ turn)
+
+
+def _linear(measure: Measure, dim: int | float) -> Embedding:
+    """Squared Euclidean costs: the centred points themselves, or their leading principal axes if `dim` asks for fewer."""
+    x, a = measure.points.double(), measure.weights.double()
+    mean = a @ x
+    covariance = (x - mean).mT @ (a[:, None] * (x - mean))
+    theta, turn = (z.flip(-1) for z in torch.linalg.eigh(covariance))
+    variance = float(theta.sum())
+    keep = dim if isinstance(dim, int) else 1 + int((theta.cumsum(0) < (dim - 1e-12) * variance).sum())
+    if keep >= x.shape[1]:
+        spectrum = covariance.diagonal()
+        return Embedding(x - mean, spectrum, variance, 0.0, lambda new: new.double() - mean)
+    turn = turn[:, :keep]
+    return Embedding((x - mean) @ turn, theta[:keep], variance, 0.0, lambda new: (new.double() - mean) @ turn)
+
+
+def _truncate(e: Embedding, dim: int) -> Embedding:
+    project = e.project
+    return Embedding(e.features[:, :dim], e.spectrum[:dim], e.variance, e.residual, lambda new: project(new)[:, :dim])
+
+
+def _orthonormal(x: Tensor) -> Tensor:
+    return torch.linalg.qr(x).Q
+
+
+def _symmetric(x: Tensor) -> Tensor:
+    return (x + x.mT) / 2

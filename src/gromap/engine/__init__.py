@@ -1,0 +1,79 @@
+"""The engine: every N x M object of the paper, seen through a few reductions. Nothing above knows about tiles.
+
+    lse(score, v)              (N,)       log Σ_j exp(s_ij + v_j)        Sinkhorn half step, Interpolate, EOT-DualLoss
+    sums(score, u, v)          (N,), (M,) row and column sums of π       Sinkhorn-symm with one exp per pair
+    apply(score, u, v, w)      (N, w)     Σ_j π_ij w_j                   Γ update, transfer, marginals
+    topk(score, v, k)          (N, k) x2  largest s_ij + v_j, columns    sparse plans
+    argmax(score, v)           (N,)       column of the largest          hard matching, k-means assignment
+    cost_apply(cost, x, y, w)  (N, w)     Σ_j c(x_i, y_j) w_j            kernel PCA, Kernel-Proj
+
+with π_ij = exp(s_ij + u_i + v_j) and a score that is `LowRank(q, k)` or a dense tensor. For sums over i, hand in
+`score.mT`. Only `lse` is differentiable: its backward is `apply`, to first order.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from gromap.engine import tiles
+from gromap.engine.score import LowRank, Score
+from gromap.engine.tiles import apply, cost_apply, sums, topk
+
+__all__ = ["LowRank", "Score", "apply", "argmax", "cost_apply", "lse", "sums", "topk"]
+
+
+def argmax(score: Score, v: Tensor) -> Tensor:
+    """The column of the largest s_ij + v_j of each row.  (..., N)"""
+    return topk(score, v, 1)[1][..., 0]
+
+
+def lse(score: Score, v: Tensor) -> Tensor:
+    """log Σ_j exp(s_ij + v_j), differentiable once with respect to the score and to v.  (..., N)
+
+    >>> lse(torch.zeros(2, 3), torch.zeros(3)).exp()
+    tensor([3., 3.])
+    """
+    if isinstance(score, LowRank):
+        return _LowRankLse.apply(score.q, score.k, v)
+    return _DenseLse.apply(score, v)
+
+
+class _LowRankLse(torch.autograd.Function):
+    """With P_ij = exp(s_ij + v_j - lse_i):  dq_i = w_i Σ_j P_ij k_j,  dk_j = Σ_i w_i P_ij q_i,  dv_j = Σ_i w_i P_ij."""
+
+    @staticmethod
+    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        out = tiles.lse(LowRank(q, k), v)
+        ctx.save_for_backward(q, k, v, out)
+        return out
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        q, k, v, out = ctx.saved_tensors
+        w = grads[0][..., None]
+        dq = w * apply(LowRank(q, k), -out, v, k)
+        wq = torch.cat([w * q, w], -1)
+        dk = apply(LowRank(k, q), v, -out, wq)
+        return dq.sum_to_size(q.shape), dk[..., :-1].sum_to_size(k.shape), dk[..., -1].sum_to_size(v.shape)
+
+
+class _DenseLse(torch.autograd.Function):
+    """The gradient of a dense score is dense: ds_ij = w_i P_ij."""
+
+    @staticmethod
+    def forward(ctx: Any, score: Tensor, v: Tensor) -> Tensor:
+        out = tiles.lse(score, v)
+        ctx.save_for_backward(score, v, out)
+        return out
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor]:
+        score, v, out = ctx.saved_tensors
+        ds = (score + v[..., None, :]).sub_(out[..., None]).exp_().mul_(grads[0][..., None])
+        return ds.sum_to_size(score.shape), ds.sum(-2).sum_to_size(v.shape)

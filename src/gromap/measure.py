@@ -1,0 +1,63 @@
+"""Discrete measures α = Σ_i a_i δ_{x_i}, and their coarsening by weighted k-means (Alg. multiscale_dual_kernelpca)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from gromap.engine import LowRank, argmax
+
+
+@dataclass(frozen=True)
+class Measure:
+    """Points and weights that sum to one. Weights may be zero: such points are carried along and receive mass zero."""
+
+    points: Tensor  # (N, d), or (N, 1) integers for an indexed cost
+    weights: Tensor  # (N,)
+
+    def __len__(self) -> int:
+        return len(self.points)
+
+    @property
+    def support(self) -> Tensor:
+        """The indices of the points that carry mass."""
+        return self.weights.nonzero()[:, 0]
+
+    def radius(self) -> float:
+        """The largest distance between the weighted mean and a point that carries mass."""
+        x = self.points.double()
+        return float((x - self.weights.double() @ x)[self.support].norm(dim=-1).max())
+
+
+def farthest_points(gap_to: Callable[[Tensor], Tensor], first: Tensor, k: int) -> Tensor:
+    """Indices of k points, each the farthest from those before; `gap_to(i)` is the distance of all points to point i."""
+    chosen, nearest = [first], gap_to(first)
+    for _ in range(k - 1):
+        chosen.append(nearest.argmax())
+        nearest = torch.minimum(nearest, gap_to(chosen[-1]))
+    return torch.stack(chosen)
+
+
+def coarsen(x: Tensor, a: Tensor, k: int, iterations: int = 5) -> tuple[Tensor, Tensor]:
+    """At most k cell means and cell masses of a weighted cloud, by k-means from farthest points.
+
+    Mass and mean are kept exactly, and nothing depends on the order of the points.
+
+    >>> coarsen(torch.tensor([[0.0], [2.0], [10.0]]), torch.tensor([0.25, 0.25, 0.5]), 2)
+    (tensor([[10.],
+            [ 1.]]), tensor([0.5000, 0.5000]))
+    """
+    if k >= len(x):
+        return x, a
+    first = x.square().sum(-1).argmax()
+    centres = x[farthest_points(lambda i: (x - x[i]).square().sum(-1), first, k)]
+    for _ in range(iterations):
+        cell = argmax(LowRank(x, centres), -0.5 * centres.square().sum(-1))
+        mass = a.new_zeros(len(centres)).index_add_(0, cell, a)
+        total = torch.zeros_like(centres).index_add_(0, cell, a[:, None] * x)
+        full = mass > 0
+        centres, mass = total[full] / mass[full, None], mass[full]
+    return centres, mass

@@ -1,0 +1,120 @@
+"""Plan: the coupling π_ij = exp(s_ij + u_i + v_j), kept as potentials and never as a matrix."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import scipy.sparse
+import torch
+from torch import Tensor
+
+from gromap import _check
+from gromap.engine import LowRank, Score, apply, argmax, sums, topk
+
+DENSE_LIMIT = 1 << 26  # entries that `dense()` makes without being forced: 512 MiB in float64
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A lazy (N, M) coupling: `plan @ W`, `plan.T @ V`, row = source. O(N + M) memory.
+
+    >>> import numpy as np, gromap
+    >>> X = np.random.default_rng(0).normal(size=(60, 3))
+    >>> plan = gromap.solve(X, X[:40]).plan
+    >>> plan.shape, (plan @ np.ones((40, 2))).shape, (plan.T @ np.ones(60)).shape
+    ((60, 40), (60, 2), (40,))
+    """
+
+    score: Score
+    u: Tensor  # f / ε + log a, -inf where a = 0
+    v: Tensor
+    a: Tensor
+    b: Tensor
+    numpy: bool = True
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return len(self.u), len(self.v)
+
+    @property
+    def T(self) -> Plan:
+        return Plan(self.score.mT, self.v, self.u, self.b, self.a, self.numpy)
+
+    def __repr__(self) -> str:
+        return f"Plan({self.shape[0]} x {self.shape[1]}, marginal error {self.marginal_error:.1e})"
+
+    def __matmul__(self, w: Any) -> Any:
+        """Σ_j π_ij w_j for values w of shape (M,) or (M, ...)."""
+        flat, tail = self._values(w)
+        return self._out(apply(self.score, self.u, self.v, flat), tail)
+
+    @cached_property
+    def sums(self) -> tuple[Tensor, Tensor]:
+        """Row and column sums, as tensors."""
+        return sums(self.score, self.u, self.v)
+
+    def matrix(self) -> Tensor:
+        """The (N, M) matrix as a tensor, whatever its size."""
+        s = self.score.dense() if isinstance(self.score, LowRank) else self.score
+        return (s + self.u[:, None] + self.v).exp_()
+
+    @property
+    def marginals(self) -> tuple[Any, Any]:
+        """The row and the column sums."""
+        r, c = self.sums
+        return _check.to_array(r, self.numpy), _check.to_array(c, self.numpy)
+
+    @cached_property
+    def marginal_error(self) -> float:
+        """Σ_i |π 1 - a|_i + Σ_j |πᵀ 1 - b|_j: misplaced mass, between 0 and 2 for a plan of mass 1, whatever N."""
+        r, c = self.sums
+        return float((r.double() - self.a.double()).abs().sum() + (c.double() - self.b.double()).abs().sum())
+
+    def conditional_mean(self, w: Any) -> Any:
+        """Σ_j π_ij w_j / Σ_j π_ij: each row's average, also where its weight is zero."""
+        flat, tail = self._values(w)
+        top = topk(self.score, self.v, 1)[0][:, 0]  # the largest term of each row is exp(0)
+        out = apply(self.score, -top, self.v, torch.cat([flat, torch.ones_like(flat[:, :1])], 1))
+        return self._out(out[:, :-1] / out[:, -1:], tail)
+
+    def _values(self, w: Any) -> tuple[Tensor, torch.Size]:
+        """Values on the columns as an (M, w) tensor, and the shape of one of them."""
+        values = _check.tensor(w, "the values to transport", self.v.device).to(self.v.dtype)
+        if values.ndim == 0 or len(values) != self.shape[1]:
+            raise ValueError(f"expected {self.shape[1]} values, one per column of the plan, got shape {tuple(values.shape)}.")
+        return values.reshape(len(values), -1), values.shape[1:]
+
+    def _out(self, x: Tensor, tail: torch.Size) -> Any:
+        return _check.to_array(x.reshape(-1, *tail), self.numpy)
+
+    def argmax(self) -> Any:
+        """For each row, the column that receives most of its mass.  (N,) integers"""
+        return _check.to_array(argmax(self.score, self.v), self.numpy)
+
+    def sparse(self, k: int = 8) -> Any:
+        """The k largest entries of each row, as a scipy CSR array (or a torch sparse CSR tensor)."""
+        n, m = self.shape
+        if not 1 <= k <= m:
+            raise ValueError(f"sparse(k) keeps 1 <= k <= {m} entries per row, got k = {k}.")
+        values, columns = topk(self.score, self.v, k)
+        columns, order = columns.sort(-1)
+        values = (values.gather(-1, order) + self.u[:, None]).exp().reshape(-1)
+        start = torch.arange(0, n * k + 1, k, device=columns.device)
+        if self.numpy:
+            return scipy.sparse.csr_array(
+                (values.cpu().numpy(), columns.reshape(-1).cpu().numpy(), start.cpu().numpy()), shape=(n, m)
+            )
+        return torch.sparse_csr_tensor(start, columns.reshape(-1), values, size=(n, m))
+
+    def dense(self, force: bool = False) -> Any:
+        """The (N, M) matrix. Refuses large ones unless forced."""
+        n, m = self.shape
+        if n * m > DENSE_LIMIT and not force:
+            size = n * m * self.u.element_size() / 2**30
+            raise MemoryError(
+                f"the dense plan is {n} x {m}, {size:.1f} GiB: use plan @ W, plan.sparse(k) or plan.argmax(), "
+                "or dense(force=True) if you mean it."
+            )
+        return _check.to_array(self.matrix(), self.numpy)

@@ -1,0 +1,181 @@
+"""What a solver returns: State (what the loop carries), Status (what happened, with advice), Solution (everything)."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gromap import _check
+from gromap.engine import LowRank
+from gromap.plan import Plan
+
+FORMAT, VERSION = "gromap-solution", 1
+
+
+class Status(Enum):
+    """How the loop ended; the value is a sentence that says what to do."""
+
+    CONVERGED = "Converged: the energy and the linear map settled and the marginals hold."
+    MAX_ITER = "Stopped at max_iter before the energy settled: raise max_iter, or continue with init=solution."
+    MARGINALS = "The energy settled but the plan misplaces mass: allow more Sinkhorn steps, or raise epsilon."
+    OSCILLATES = "The plan oscillates, as it may when a cost is not of negative type: use a CNT cost or raise epsilon."
+    STOPPED = "Stopped by the callback: continue with init=solution."
+    NOT_FINITE = "The numbers overflowed: raise epsilon, or pass float64 data."
+
+
+@dataclass(frozen=True)
+class State:
+    """The linear map and the dual potentials, in units of the scaled costs: what the loop carries and `init=` accepts."""
+
+    gamma: Tensor  # (D, E)
+    f: Tensor | None = None  # (N,)
+    g: Tensor | None = None  # (M,)
+
+
+@dataclass(frozen=True)
+class Solution:
+    """The coupling, the linear map, the values, and how they were reached."""
+
+    plan: Plan
+    state: State
+    value: float  #: GW_ε: value_gw + ε KL(π | a⊗b)
+    value_gw: float  #: L(π) = Σ (c_X - c_Y)² π π, in the scaled (and embedded) costs
+    epsilon: float  #: the temperature used: π = a b exp((f + g - C) / ε)
+    scale: tuple[float, float]  #: the units of both costs: c_X / scale[0] and c_Y / scale[1] were matched
+    status: Status
+    history: dict[str, np.ndarray] = field(repr=False)  #: energy, inner_steps, marginal_error, seconds, one entry per step
+    info: dict[str, Any] = field(default_factory=dict, repr=False)  #: method, device, seconds of each phase, explained variance
+
+    def __repr__(self) -> str:
+        n, m = self.plan.shape
+        steps = len(self.history["energy"])
+        inner = int(self.history["inner_steps"].sum())
+        phases = ", ".join(f"{name} {seconds:.2f} s" for name, seconds in self.info.get("seconds", {}).items())
+        lines = [
+            f"gromap.Solution: {n} x {m} points, {self.info.get('method', '?')} on {self.info.get('device', '?')}",
+            f"  value           {self.value:.6g}   (GW {self.value_gw:.6g} + ε KL {self.value - self.value_gw:.6g})",
+            f"  epsilon         {self.epsilon:.3g}   (costs in units of {self.scale[0]:.4g} and {self.scale[1]:.4g})",
+            f"  marginal error  {self.plan.marginal_error:.2e}",
+            f"  steps           {steps} outer, {inner} Sinkhorn" + (f"   ({phases})" if phases else ""),
+            f"  status          {self.status.value}",
+        ]
+        if "explained" in self.info:
+            lines.insert(3, "  embedding       {:.1%} and {:.1%} of the variance".format(*self.info["explained"]))
+        return "\n".join(lines)
+
+    @property
+    def converged(self) -> bool:
+        return self.status is Status.CONVERGED
+
+    @property
+    def gamma(self) -> Any:
+        """The linear map between the embeddings.  (D, E)"""
+        return _check.to_array(self.state.gamma, self.plan.numpy)
+
+    @property
+    def potentials(self) -> tuple[Any, Any]:
+        """The dual potentials (f, g), in units of the scaled cost, squared."""
+        f, g = self.state.f, self.state.g
+        assert f is not None
+        assert g is not None
+        return _check.to_array(f, self.plan.numpy), _check.to_array(g, self.plan.numpy)
+
+    def push(self, values: Any) -> Any:
+        """Values on X, (N, ...), to Y, (M, ...): each target point takes the mean of what it receives.
+
+        Shape people call this the pull-back by the map from Y to X.
+        """
+        return self.plan.T.conditional_mean(values)
+
+    def pull(self, values: Any) -> Any:
+        """Values on Y, (M, ...), to X, (N, ...): each source point takes the mean over where its mass goes."""
+        return self.plan.conditional_mean(values)
+
+    @property
+    def p2p_12(self) -> Any:
+        """For each point of X, the point of Y that receives most of its mass.  (N,) integers in 0 .. M-1"""
+        return self.plan.argmax()
+
+    @property
+    def p2p_21(self) -> Any:
+        """For each point of Y, the point of X that sends it most of its mass.  (M,) integers in 0 .. N-1"""
+        return self.plan.T.argmax()
+
+    def save(self, path: str | Path) -> Path:
+        """Write everything to a .safetensors file, whole or not at all; `gromap.load` reads it back."""
+        from safetensors.torch import save_file
+
+        path = Path(path)
+        plan, state = self.plan, self.state
+        score = {"q": plan.score.q, "k": plan.score.k} if isinstance(plan.score, LowRank) else {"score": plan.score}
+        tensors = score | {"u": plan.u, "v": plan.v, "a": plan.a, "b": plan.b, "gamma": state.gamma, "f": state.f, "g": state.g}
+        tensors |= {f"history.{name}": torch.from_numpy(np.asarray(values)) for name, values in self.history.items()}
+        plain = {"value": self.value, "value_gw": self.value_gw, "epsilon": self.epsilon, "scale": list(self.scale)}
+        plain |= {"status": self.status.name, "numpy": plan.numpy, "info": self.info}
+        header = {"format": FORMAT, "version": str(VERSION), "solution": json.dumps(plain)}
+        handle, temporary = tempfile.mkstemp(dir=path.parent or ".", prefix=path.name, suffix=".part")
+        os.close(handle)
+        try:
+            save_file(
+                {name: t.detach().cpu().contiguous() for name, t in tensors.items() if t is not None},
+                temporary,
+                metadata=header,
+            )
+            os.replace(temporary, path)
+        finally:
+            Path(temporary).unlink(missing_ok=True)
+        return path
+
+
+def load(path: str | Path, device: torch.device | str = "cpu") -> Solution:
+    """Read a solution that `Solution.save` wrote.
+
+    >>> import numpy as np, gromap, tempfile, pathlib
+    >>> X = np.random.default_rng(0).normal(size=(30, 2))
+    >>> sol = gromap.solve(X, X[::-1])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     again = gromap.load(sol.save(pathlib.Path(folder) / "match.safetensors"))
+    >>> again.value == sol.value
+    True
+    """
+    from safetensors import SafetensorError, safe_open
+
+    path = Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"no result file at {path}.")
+    try:
+        with safe_open(path, framework="pt", device=str(device)) as stored:
+            header = stored.metadata() or {}
+            if header.get("format") != FORMAT:
+                raise ValueError(f"{path} is a safetensors file, but not a gromap result.")
+            if int(header.get("version", 0)) > VERSION:
+                raise ValueError(
+                    f"{path} was written by a newer gromap (format {header['version']}): upgrade gromap to read it."
+                )
+            tensors = {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118 - not a dict
+            plain = json.loads(header["solution"])
+            score = tensors["score"] if "score" in tensors else LowRank(tensors["q"], tensors["k"])
+            return Solution(
+                plan=Plan(score, tensors["u"], tensors["v"], tensors["a"], tensors["b"], plain["numpy"]),
+                state=State(tensors["gamma"], tensors["f"], tensors["g"]),
+                value=plain["value"],
+                value_gw=plain["value_gw"],
+                epsilon=plain["epsilon"],
+                scale=(plain["scale"][0], plain["scale"][1]),
+                status=Status[plain["status"]],
+                history={
+                    name.removeprefix("history."): t.numpy() for name, t in tensors.items() if name.startswith("history.")
+                },
+                info=plain["info"],
+            )
+    except (SafetensorError, KeyError, json.JSONDecodeError) as error:
+        raise ValueError(f"{path} is not a gromap result, or it is truncated or corrupted ({error}).") from error

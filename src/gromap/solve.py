@@ -1,0 +1,220 @@
+"""gromap.solve: check, embed, search, run."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gromap import _check
+from gromap.plan import Plan
+from gromap.search import best_start, random_start
+from gromap.sinkhorn import Potentials, half_step
+from gromap.solution import Solution, State
+from gromap.solvers import METHODS, CntGW, KernelGW, Step
+from gromap.solvers.cnt import scaled_features
+from gromap.solvers.loop import alternate
+from gromap.space import Space
+
+
+def solve(
+    X: Any,
+    Y: Any,
+    a: Any = None,
+    b: Any = None,
+    cost: Any = "euclidean",
+    epsilon: float = 1e-3,
+    scale: str | None = "each",
+    method: str | CntGW | KernelGW = "auto",
+    dim: Any = None,
+    init: Any = "auto",
+    max_iter: int | None = None,
+    tol: float | None = None,
+    seed: int = 0,
+    device: torch.device | str | None = None,
+    progress: bool = False,
+    callback: Callable[[Step], Any] | None = None,
+) -> Solution:
+    """Match two weighted clouds by entropic Gromov-Wasserstein:
+
+        min_π  Σ (c_X(x_i, x_k) - c_Y(y_j, y_l))² π_ij π_kl + ε KL(π | a⊗b)
+
+    X, Y: (N, d) and (M, e) points, numpy or torch, or prepared `Space`s.  a, b: weights >= 0, None = uniform.
+    cost: a name, a cost, a function, or a pair of them for X and for Y.
+    epsilon: temperature, in units of the scaled costs, squared.
+    scale: "each" divides each cost by its own unit (`Space.scale`: radius 1, as in the paper), "joint" divides both by the
+        larger unit, None takes the costs as given.
+    method: "auto", "cnt", "kernel", or a solver object with its options.
+    dim: axes of the embedding, a share of variance in (0, 1), or a pair; None = 20, or N if there are fewer points.
+    init: "auto" (sign flips of the leading axes on coarse clouds), "zero", "random", a (D, E) matrix, an earlier Solution.
+    max_iter, tol: outer steps (100), and the change of energy below which the loop stops (1e-5, in units of the scaled
+        costs, squared, as epsilon); None = those of the method.
+    callback: called with a `Step` after each outer step; return True to stop.
+
+    >>> import numpy as np, gromap
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(100, 3)) * [3, 2, 1]
+    >>> turn = np.linalg.qr(rng.normal(size=(3, 3)))[0]
+    >>> sol = gromap.solve(X, X[::-1] @ turn)            # a reversed, rotated copy
+    >>> bool((sol.p2p_12 == np.arange(100)[::-1]).mean() > 0.95)
+    True
+    """
+    clock = {"embed": -time.perf_counter()}
+    x, y = _spaces(X, Y, a, b, cost, dim, device, seed)
+    eps = _check.positive(epsilon, "epsilon")
+    solver = _solver(method, max_iter, tol)
+    units = _units(x, y, scale)
+    relative = x.scale * y.scale / (units[0] * units[1])
+    loop = replace(solver.loop, tol=solver.loop.tol * relative)
+    if not isinstance(solver, KernelGW):
+        x.warn_if_not_cnt()
+        y.warn_if_not_cnt()
+    numpy = x.numpy or y.numpy
+
+    problem = solver.problem(x, y, units, eps)
+    clock["embed"] += time.perf_counter()
+    clock["search"] = -time.perf_counter()
+    state, plan, energies = _start(init, x, y, units, eps, solver, seed)
+    clock["search"] += time.perf_counter()
+    clock["solve"] = -time.perf_counter()
+
+    def nats(potential: Tensor | None, log_weights: Tensor) -> Tensor:
+        if potential is None or potential.shape != log_weights.shape:
+            return torch.zeros_like(log_weights)
+        return (potential / eps).to(log_weights)
+
+    duals = Potentials(nats(state.f, problem.log_a), nats(state.g, problem.log_b))
+    watch = _Progress(loop.max_iter, callback) if progress else callback
+    end = alternate(problem, problem.start(state.gamma, plan), duals, loop, watch)
+    g = end.duals.g
+    f = half_step(end.score, problem.log_b, g)  # rows exact, columns reported
+    if bool((problem.b == 0).any()):
+        g = torch.where(problem.b > 0, g, half_step(end.score.mT, problem.log_a, f))
+    plan = Plan(end.score, f + problem.log_a, g + problem.log_b, problem.a, problem.b, numpy)
+    loss, inner = problem.evaluate(end.gamma, plan)
+    rows, cols = (s.double() for s in plan.sums)
+    kl = inner + float(rows @ f.double() + cols @ g.double())
+    clock["solve"] += time.perf_counter()
+    info: dict[str, Any] = {"method": solver.name, "device": str(x.device), "dtype": str(x.dtype), "seconds": clock}
+    if "embedding" in x.__dict__:
+        info["explained"] = [x.explained, y.explained]
+    if energies:
+        info["starts"] = energies
+    return Solution(
+        plan=plan,
+        state=State(problem.matrix(end.gamma, plan).to(x.dtype), eps * f, eps * g),
+        value=loss + eps * kl,
+        value_gw=loss,
+        epsilon=eps,
+        scale=units,
+        status=end.status,
+        history=_history(end.steps),
+        info=info,
+    )
+
+
+def _spaces(X: Any, Y: Any, a: Any, b: Any, cost: Any, dim: Any, device: Any, seed: int) -> tuple[Space, Space]:
+    """Both sides as spaces on one device, in one precision."""
+    costs, dims = _check.pair(cost), _check.pair(dim)
+    raw = [not isinstance(Z, Space) for Z in (X, Y)]
+    if all(raw) and all(isinstance(Z, Tensor) for Z in (X, Y)) and device is None and X.device != Y.device:
+        raise ValueError(f"X is on {X.device} and Y on {Y.device}: move one, or pass device=.")
+    if all(raw):
+        X, Y = _same_dtype(X, Y)
+    sides = []
+    for Z, w, c, d, is_raw, name in ((X, a, costs[0], dims[0], raw[0], "X"), (Y, b, costs[1], dims[1], raw[1], "Y")):
+        if is_raw:
+            sides.append(Space(Z, w, c, d, seed=seed, device=device, name=name))
+        elif w is not None or d is not None:
+            raise ValueError(f"{name} is a Space, which has its own weights and dim: set them when you build it.")
+        else:
+            sides.append(Z)
+    x, y = sides
+    if x.device != y.device or x.dtype != y.dtype:
+        raise ValueError(
+            f"X is {x.dtype} on {x.device} and Y is {y.dtype} on {y.device}: build both in one precision, on one device."
+        )
+    return x, y
+
+
+def _same_dtype(X: Any, Y: Any) -> tuple[Any, Any]:
+    """Two float arrays in the wider precision of both; anything else is left to the checks."""
+    x, y = (_check.as_tensor(Z, name) for Z, name in ((X, "X"), (Y, "Y")))
+    if not (x.is_floating_point() and y.is_floating_point()) or x.dtype == y.dtype:
+        return X, Y
+    wide = torch.promote_types(x.dtype, y.dtype)
+    return tuple(t.to(wide).numpy() if _check.is_numpy(Z) else t.to(wide) for t, Z in ((x, X), (y, Y)))  # type: ignore[return-value]
+
+
+def _solver(method: Any, max_iter: int | None, tol: float | None) -> CntGW | KernelGW:
+    solver = method if isinstance(method, CntGW | KernelGW) else METHODS[_check.choice(method, METHODS, "method")]()
+    loop = solver.loop
+    if max_iter is not None:
+        if not isinstance(max_iter, int | np.integer) or max_iter < 1:
+            raise ValueError(f"max_iter must be an integer >= 1, got {max_iter!r}.")
+        loop = replace(loop, max_iter=int(max_iter))
+    if tol is not None:
+        loop = replace(loop, tol=_check.positive(tol, "tol"))
+    return replace(solver, loop=loop)
+
+
+def _units(x: Space, y: Space, scale: str | None) -> tuple[float, float]:
+    """What each cost is divided by."""
+    if scale is None:
+        return 1.0, 1.0
+    if _check.choice(scale, ["each", "joint"], "scale (or None)") == "each":
+        return x.scale, y.scale
+    unit = max(x.scale, y.scale)
+    return unit, unit
+
+
+def _start(
+    init: Any, x: Space, y: Space, units: tuple[float, float], eps: float, solver: CntGW | KernelGW, seed: int
+) -> tuple[State, Plan | None, list[float]]:
+    """Γ_0, potentials and a plan if they are known, and the energies of the starts that were tried."""
+    if isinstance(init, Solution):
+        state, plan = init.state, init.plan
+    elif isinstance(init, State):
+        state, plan = init, None
+    elif isinstance(init, str) and _check.choice(init, ["auto", "zero", "random"], "init") != "zero":
+        features = [scaled_features(s, t) for s, t in ((x, units[0]), (y, units[1]))]
+        weights = [s.measure.weights for s in (x, y)]
+        if init == "random":
+            return State(random_start(*features, *weights, seed=seed)), None, []
+        found, energies = best_start(*features, *weights, eps=eps, options=solver.loop)
+        return found, None, energies
+    elif isinstance(init, str):
+        state, plan = State(torch.zeros(x.embedding.features.shape[1], y.embedding.features.shape[1])), None
+    else:
+        state, plan = State(_check.tensor(init, "init")), None
+    expected = (x.embedding.features.shape[1], y.embedding.features.shape[1])
+    if tuple(state.gamma.shape) != expected:
+        raise ValueError(f"init must be a linear map of shape {expected} (dim of X, dim of Y), got {tuple(state.gamma.shape)}.")
+    return State(state.gamma.to(x.device), state.f, state.g), plan, []
+
+
+def _history(steps: list[Step]) -> dict[str, np.ndarray]:
+    names = ("energy", "gamma_change", "marginal_error", "inner_steps", "seconds")
+    return {name: np.array([getattr(step, name) for step in steps]) for name in names}
+
+
+class _Progress:
+    """One line on stderr that is rewritten after each outer step."""
+
+    def __init__(self, total: int, callback: Callable[[Step], Any] | None):
+        self.total, self.callback = total, callback
+
+    def __call__(self, step: Step) -> Any:
+        done = 20 * (step.iteration + 1) // self.total
+        sys.stderr.write(
+            f"\rgromap [{'#' * done}{'.' * (20 - done)}] step {step.iteration + 1}/{self.total}  energy {step.energy:.6f}  "
+            f"misplaced {step.marginal_error:.1e}  {step.seconds:.1f} s "
+        )
+        sys.stderr.flush()
+        return self.callback(step) if self.callback is not None else None

@@ -1,0 +1,84 @@
+"""CntGW (Alg. dual_kernelpca): alternate minimisation over a D x E linear map, in linear memory.
+
+Time O(N M (D + 1)) per Sinkhorn step, memory O(N D + M E). For any CNT cost, through its embedding.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from gromap.engine import LowRank, apply
+from gromap.objective import constant, lifted_score, quartic
+from gromap.plan import Plan
+from gromap.solvers.loop import Loop
+from gromap.space import Space
+
+
+@dataclass(frozen=True)
+class CntGW:
+    """CNT-GW on the embeddings of both spaces, with the options of its loop.
+
+    >>> import numpy as np, gromap
+    >>> X = np.random.default_rng(0).normal(size=(50, 3))
+    >>> gromap.solve(X, X @ np.diag([1, -1, 1]), method=gromap.CntGW()).converged
+    True
+    """
+
+    loop: Loop = Loop()
+
+    name = "cnt"
+
+    def problem(self, x: Space, y: Space, scale: tuple[float, float], eps: float) -> CntProblem:
+        return CntProblem(scaled_features(x, scale[0]), scaled_features(y, scale[1]), x.measure.weights, y.measure.weights, eps)
+
+
+def scaled_features(space: Space, scale: float) -> Tensor:
+    """Features of the cost divided by its unit."""
+    return (space.embedding.features / scale**0.5).to(space.dtype)
+
+
+class CntProblem:
+    """Γ is a (D, E) matrix in float64, or a batch of them."""
+
+    def __init__(self, x: Tensor, y: Tensor, a: Tensor, b: Tensor, eps: float):
+        self.x, self.y, self.a, self.b, self.eps = x, y, a, b, eps
+        self.log_a, self.log_b = a.log(), b.log()
+        self.constant = constant(x, a, y, b)
+        self.x_norms = x.double().square().sum(-1)
+        self.values = torch.cat([y, y.square().sum(-1, keepdim=True), torch.ones_like(y[:, :1])], 1)  # (M, E + 2)
+
+    def start(self, gamma: Tensor, plan: Plan | None = None) -> Tensor:
+        return gamma.double()
+
+    def score(self, gamma: Tensor) -> LowRank:
+        return lifted_score(gamma, self.x, self.y, self.eps)
+
+    def correlate(self, score: LowRank, u: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        moved = apply(score, u, v, self.values)  # π [Y, |Y|², 1]
+        return self.x.double().mT @ moved[..., :-2].double(), moved[..., -1]
+
+    def norm2(self, gamma: Tensor) -> Tensor:
+        return gamma.square().sum((-2, -1))
+
+    def distance2(self, old: Tensor, new: Tensor) -> Tensor:
+        return self.norm2(old - new)
+
+    def matrix(self, gamma: Tensor, plan: Plan) -> Tensor:
+        return gamma
+
+    def evaluate(self, gamma: Tensor, plan: Plan) -> tuple[float, float]:
+        """L(π) and <s, π> for a plan with exact rows; its columns c may be off, so Y is centred anew for c."""
+        c = plan.sums[1].double()
+        y, norms = self.y.double(), self.y.double().square().sum(-1)
+        moved = apply(plan.score, plan.u, plan.v, self.values).double()
+        to, cross, rows = moved[:, :-2], moved[:, -2], moved[:, -1]
+        new = self.x.double().mT @ to
+        inner = float(16 * (gamma * new).sum() + 4 * (self.x_norms @ cross)) / self.eps
+        mean = c @ y / c.sum()
+        centred = cross - 2 * to @ mean + rows * mean.square().sum()  # Σ_j π_ij |Y_j - mean|²
+        spread = float(c @ norms - c.sum() * mean.square().sum())
+        loss = quartic(self.x, rows) + quartic(self.y, c) - 4 * float(rows @ self.x_norms) * spread
+        return loss - 8 * float(self.norm2(new)) - 4 * float(self.x_norms @ centred), inner

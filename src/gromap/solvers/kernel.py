@@ -1,0 +1,105 @@
+"""KernelGW (Alg. kernel_gw): the same alternation, exact, through the kernel trick.
+
+Γ lives in a possibly infinite-dimensional space and is kept as the pair π, K_X π K_Y of N x M arrays.
+Time O(N M (N + M)) per outer step, memory O((N + M)²): a reference for a few thousand points, and for costs that are not CNT.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from gromap import _check
+from gromap.embedding import kernel_matrix
+from gromap.plan import Plan
+from gromap.solvers.cnt import scaled_features
+from gromap.solvers.loop import Loop
+from gromap.space import Space
+
+
+class Operator(NamedTuple):
+    """Γ = Σ π_ij φ(x_i) ψ(y_j)ᵀ through what the loop needs of it."""
+
+    image: Tensor  # <φ(x_i), Γ ψ(y_j)> = (K_X π K_Y)_ij
+    norm2: Tensor
+    pi: Tensor | None  # unknown for a start given as a matrix
+
+
+@dataclass(frozen=True)
+class KernelGW:
+    """Kernel-GW on the exact costs, with the options of its loop."""
+
+    loop: Loop = Loop()
+
+    name = "kernel"
+
+    def problem(self, x: Space, y: Space, scale: tuple[float, float], eps: float) -> KernelProblem:
+        n, m = len(x), len(y)
+        size = torch.empty(0, dtype=x.dtype).element_size() * (2 * n * n + 2 * m * m + 6 * n * m)
+        _check.memory(size, x.device, f"KernelGW on {n} x {m} points", "use method='cnt', which is linear in memory.")
+        return KernelProblem(x, y, scale, eps)
+
+
+class KernelProblem:
+    def __init__(self, x: Space, y: Space, scale: tuple[float, float], eps: float):
+        self.x, self.y, self.scale, self.eps = x, y, scale, eps
+        self.a, self.b = x.measure.weights, y.measure.weights
+        self.log_a, self.log_b = self.a.log(), self.b.log()
+        self.cx, self.cy = (
+            s.cost(s.measure.points, s.measure.points).to(s.dtype) / t for s, t in ((x, scale[0]), (y, scale[1]))
+        )
+        self.kx, self.ky = kernel_matrix(self.cx, self.a), kernel_matrix(self.cy, self.b)
+        self.dx, self.dy = self.kx.diagonal(), self.ky.diagonal()
+        spread = [float(w.double() @ d.double()) for w, d in ((self.a, self.dx), (self.b, self.dy))]
+        self.constant = _squares(self.cx, self.a) + _squares(self.cy, self.b) - 4 * spread[0] * spread[1]
+
+    def start(self, gamma: Tensor, plan: Plan | None = None) -> Operator:
+        if plan is not None and plan.shape == (len(self.a), len(self.b)):
+            return self.operator(plan.matrix().to(self.a))
+        if not bool(gamma.any()):
+            return Operator(self.a.new_zeros(len(self.a), len(self.b)), self.a.new_zeros(()).double(), None)
+        left, right = (scaled_features(s, t) for s, t in ((self.x, self.scale[0]), (self.y, self.scale[1])))
+        return Operator(left @ gamma.to(left.dtype) @ right.mT, gamma.double().square().sum(), None)
+
+    def operator(self, pi: Tensor) -> Operator:
+        image = self.kx @ pi @ self.ky
+        return Operator(image, (pi * image).sum(dtype=torch.float64), pi)
+
+    def score(self, gamma: Operator) -> Tensor:
+        return (16 / self.eps) * gamma.image + (4 / self.eps) * self.dx[:, None] * self.dy
+
+    def correlate(self, score: Tensor, u: Tensor, v: Tensor) -> tuple[Operator, Tensor]:
+        pi = (score + u[:, None] + v).exp()
+        return self.operator(pi), pi.sum(1)
+
+    def norm2(self, gamma: Operator) -> Tensor:
+        return gamma.norm2
+
+    def distance2(self, old: Operator, new: Operator) -> Tensor:
+        assert new.pi is not None
+        if old.pi is None:
+            return old.norm2 + new.norm2 - 2 * (new.pi * old.image).sum(dtype=torch.float64)
+        return ((new.pi - old.pi) * (new.image - old.image)).sum(dtype=torch.float64)
+
+    def matrix(self, gamma: Operator, plan: Plan) -> Tensor:
+        """Γ of the plan in the embeddings of both spaces.  (D, E)"""
+        left, right = (scaled_features(s, t).double() for s, t in ((self.x, self.scale[0]), (self.y, self.scale[1])))
+        return left.mT @ plan.matrix().double() @ right
+
+    def evaluate(self, gamma: Operator, plan: Plan) -> tuple[float, float]:
+        """L(π) and <s, π> for any plan, from the cost matrices themselves."""
+        assert isinstance(plan.score, Tensor)
+        pi = plan.matrix()
+        rows, cols = (pi.sum(k, dtype=torch.float64) for k in (1, 0))
+        cross = float(((self.cx @ pi @ self.cy) * pi).sum(dtype=torch.float64))
+        inner = float((plan.score * pi).sum(dtype=torch.float64))
+        return _squares(self.cx, rows) + _squares(self.cy, cols) - 2 * cross, inner
+
+
+def _squares(c: Tensor, a: Tensor) -> float:
+    """Σ_ik c_ik² a_i a_k"""
+    a = a.double()
+    return float(a @ (c.square() @ a.to(c.dtype)).double())

@@ -1,0 +1,132 @@
+"""The one outer loop (Alg. dual_kernelpca, kernel_gw, kernel_gw_adaptive): alternate between π and Γ.
+
+    1  s   <- score of C_Γ                     problem.score
+    2  f,g <- Sinkhorn(a, b, s | f, g)         warm-started
+    3  Γ'  <- Σ π_ij φ(x_i) ψ(y_j)ᵀ            problem.correlate
+    4  E   <- C + 8 |Γ|² + <a, f> + <b, g> - 8 |Γ - Γ'|²
+    5  if E rose or settled while the marginals are off: double the Sinkhorn steps
+
+Line 4 is the value of (Γ', π) with OT_ε evaluated by its dual, so that an unfinished Sinkhorn costs a second-order error only.
+For CNT costs E falls by at least 8 |Γ - Γ'|² per step (Thm. altmin_convergence_reg): a step that stalls E while Γ still moves
+is not converged but oscillating.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+from gromap.engine import Score
+from gromap.sinkhorn import Potentials, Sinkhorn, sinkhorn
+from gromap.solution import Status
+
+
+class Problem(Protocol):
+    """What a solver gives to the loop. Γ is whatever the solver represents the linear map by."""
+
+    eps: float
+    constant: float
+    log_a: Tensor
+    log_b: Tensor
+
+    def score(self, gamma: Any) -> Score: ...
+    def correlate(self, score: Any, u: Tensor, v: Tensor) -> tuple[Any, Tensor]: ...  # Γ(π), row sums of π
+    def norm2(self, gamma: Any) -> Tensor: ...
+    def distance2(self, old: Any, new: Any) -> Tensor: ...
+
+
+class Step(NamedTuple):
+    """What a callback sees after each outer step (the best of a batch)."""
+
+    iteration: int
+    energy: float
+    gamma_change: float  # 8 |Γ - Γ'|², in units of the energy
+    marginal_error: float
+    inner_steps: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Loop:
+    """Options of the outer loop.
+
+    tol: the energy, and 8 |Γ - Γ'|², must change by less than this in one step.  marginal_tol: misplaced mass allowed at
+    the end.  adaptive: Alg. kernel_gw_adaptive, from `sinkhorn.steps` up to `max_steps`; else always `sinkhorn.steps`.
+    """
+
+    sinkhorn: Sinkhorn = Sinkhorn(steps=50)
+    adaptive: bool = True
+    max_steps: int = 800
+    max_iter: int = 100
+    tol: float = 1e-5
+    marginal_tol: float = 1e-2
+
+    def __post_init__(self) -> None:
+        if self.max_iter < 1 or self.max_steps < self.sinkhorn.steps:
+            raise ValueError(f"Loop needs max_iter >= 1 and max_steps >= {self.sinkhorn.steps} (sinkhorn.steps), got {self}.")
+        if not (self.tol > 0 and self.marginal_tol > 0):
+            raise ValueError(f"Loop needs tol > 0 and marginal_tol > 0, got {self.tol} and {self.marginal_tol}.")
+
+
+class Outcome(NamedTuple):
+    gamma: Any
+    score: Score
+    duals: Potentials
+    energy: Tensor  # (...)
+    status: Status
+    steps: list[Step]
+
+
+def alternate(
+    problem: Problem, gamma: Any, duals: Potentials, options: Loop, callback: Callable[[Step], Any] | None = None
+) -> Outcome:
+    """Run the loop from Γ and from potentials in nats. A batch of starts runs until all have settled."""
+    a, b = problem.log_a.exp().double(), problem.log_b.exp().double()
+    inner, begin, steps, status = options.sinkhorn.steps, time.perf_counter(), [], None
+    energy = torch.tensor(torch.inf)
+    while status is None:
+        score = problem.score(gamma)
+        duals = sinkhorn(score, problem.log_a, problem.log_b, duals, replace(options.sinkhorn, steps=inner))
+        new, rows = problem.correlate(score, duals.f + problem.log_a, duals.g + problem.log_b)
+        change = 8 * problem.distance2(gamma, new)
+        dual = duals.f.double() @ a + duals.g.double() @ b - (rows.double().sum(-1) - 1)
+        last, energy = energy, problem.constant + 8 * problem.norm2(gamma) + problem.eps * dual - change
+        best = energy.argmin()
+        error = duals.error.max()
+        steps.append(
+            Step(
+                iteration=len(steps),
+                energy=float(energy.flatten()[best]),
+                gamma_change=float(change.flatten()[best]),
+                marginal_error=float(error),
+                inner_steps=duals.steps,
+                seconds=time.perf_counter() - begin,
+            )
+        )
+        settled = bool(((last - energy).abs().max() <= options.tol) & (change.abs().max() <= options.tol))
+        feasible = float(error) <= options.marginal_tol
+        if not bool(torch.isfinite(energy).any()):
+            status = Status.NOT_FINITE
+        elif settled and (feasible or not options.adaptive or inner >= options.max_steps):
+            status = Status.CONVERGED if feasible else Status.MARGINALS
+        elif callback is not None and callback(steps[-1]):
+            status = Status.STOPPED
+        elif len(steps) >= options.max_iter:
+            status = Status.OSCILLATES if _oscillates(steps, options) else Status.MAX_ITER
+        else:
+            if options.adaptive and not feasible and (settled or bool((energy > last).any())):
+                inner = min(2 * inner, options.max_steps)
+            gamma = new
+    return Outcome(gamma, score, duals, energy, status, steps)
+
+
+def _oscillates(steps: list[Step], options: Loop) -> bool:
+    """Whether the energy has stopped falling in the last half of the run although Γ moves and Sinkhorn converged."""
+    late = steps[len(steps) // 2 :]
+    stalled = late[-1].energy > late[0].energy - options.tol
+    return stalled and abs(late[-1].gamma_change) > options.tol and late[-1].marginal_error <= options.marginal_tol

@@ -1,0 +1,168 @@
+"""Space: a weighted cloud with its base cost, embedded once and matched often."""
+
+from __future__ import annotations
+
+import warnings
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gromap import _check
+from gromap.costs import Cost, Indexed, Precomputed, as_cost
+from gromap.embedding import Embedding, KernelPCA, Method, Nystrom, embed, kernel_diagonal, negative_mass
+from gromap.measure import Measure
+
+EXACT = 4096  # up to this many points `embedding="auto"` is exact kernel PCA
+
+
+class Space:
+    """A measure, its base cost and its embedding; the embedding is computed when first needed, then kept.
+
+    X: (N, d) points, or N integers for `Tree` and `Precomputed` costs.  a: weights, None = uniform.
+    dim: axes to keep; a float in (0, 1) asks for a share of the variance; None = 20, or N if there are fewer points.
+    embedding: "auto", or `KernelPCA(...)`, `Nystrom(...)`.
+
+    >>> import numpy as np, gromap
+    >>> space = gromap.Space(np.random.default_rng(0).normal(size=(100, 3)), dim=10)
+    >>> space.features.shape, space.explained > 0.7, space.negative_mass < 1e-9
+    ((100, 10), True, True)
+    """
+
+    def __init__(
+        self,
+        X: Any,
+        a: Any = None,
+        cost: Any = "euclidean",
+        dim: int | float | None = None,
+        *,
+        embedding: str | Method = "auto",
+        seed: int = 0,
+        device: torch.device | str | None = None,
+        name: str = "X",
+    ):
+        self.cost: Cost = as_cost(cost)
+        self.name, self.numpy, self._seed = name, _check.is_numpy(X), seed
+        if isinstance(self.cost, Indexed):
+            points, dtype = _check.indices(X, name, device), self.cost.dtype
+            self.cost = self.cost.to(points.device)
+        else:
+            points = _check.points(X, name, device)
+            dtype = points.dtype
+        self.cost.check(points)
+        _check_cost(self.cost, points, name)
+        like = torch.empty(0, dtype=dtype, device=points.device)
+        self.measure = Measure(points, _check.weights(a, len(points), "a" if name == "X" else "b", name, like))
+        self.dim = _check.dimension(dim, len(points), name)
+        if isinstance(embedding, str):
+            _check.choice(embedding, ["auto"], "embedding")
+            embedding = KernelPCA() if len(points) <= EXACT else Nystrom()
+        self.method = embedding
+
+    @classmethod
+    def from_costs(cls, C: Any, a: Any = None, dim: int | float | None = None, **options: Any) -> Space:
+        """The space of N points known by the symmetric (N, N) matrix of their costs alone.
+
+        >>> import numpy as np, gromap
+        >>> gromap.Space.from_costs(1.0 - np.eye(4), dim=3)
+        Space(4 points, Precomputed, 3 axes)
+        """
+        matrix = _check.cost_matrix(C)
+        index = torch.arange(len(matrix), device=matrix.device)
+        return cls(index.numpy() if _check.is_numpy(C) else index, a, Precomputed(matrix), dim, **options)
+
+    def __len__(self) -> int:
+        return len(self.measure)
+
+    def __repr__(self) -> str:
+        kept = f", {self.explained:.1%} of variance".replace("%", " %") if "embedding" in self.__dict__ else ""
+        axes = self.embedding.features.shape[1] if "embedding" in self.__dict__ else self.dim
+        cost = repr(self.cost) if not isinstance(self.cost, Indexed) else type(self.cost).__name__
+        return f"Space({len(self)} points, {cost}, {axes} axes{kept})"
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.measure.weights.dtype
+
+    @property
+    def device(self) -> torch.device:
+        return self.measure.weights.device
+
+    @cached_property
+    def embedding(self) -> Embedding:
+        return embed(self.cost, self.measure, self.dim, self.method, self._seed)
+
+    @cached_property
+    def negative_mass(self) -> float:
+        """How far the cost is from CNT: the share of negative eigenvalues of the centred kernel in Σ|θ|, 0 for a CNT cost."""
+        return negative_mass(self.cost, self.measure)
+
+    @cached_property
+    def scale(self) -> float:
+        """The unit of the cost: (radius of the cloud)^p for |x - x'|^p, else the squared radius of the embedded cloud."""
+        if self.cost.degree is not None:
+            scale = self.measure.radius() ** self.cost.degree
+        else:
+            scale = float(kernel_diagonal(self.cost, self.measure)[self.measure.support].max())
+        return scale if scale > 0 else 1.0
+
+    @property
+    def explained(self) -> float:
+        """The share of the embedding's variance that the kept axes explain."""
+        return self.embedding.explained
+
+    @property
+    def spectrum(self) -> Any:
+        """The variance along each axis, decreasing."""
+        return self._out(self.embedding.spectrum)
+
+    @property
+    def features(self) -> Any:
+        """The centred embedding, |X_i - X_j|² ≈ c(x_i, x_j).  (N, D)"""
+        return self._out(self.embedding.features)
+
+    @property
+    def weights(self) -> Any:
+        return _check.to_array(self.measure.weights, self.numpy)
+
+    def project(self, points: Any) -> Any:
+        """Embed new points (Alg. Kernel-Proj): on the old ones this gives `features` again.  (n, D)"""
+        check = _check.indices if isinstance(self.cost, Indexed) else _check.points
+        new = check(points, "points", self.device, least=1)
+        if new.shape[1] != self.measure.points.shape[1]:
+            raise ValueError(f"points have {new.shape[1]} coordinates, the space has {self.measure.points.shape[1]}.")
+        self.cost.check(new)
+        return self._out(self.embedding.project(new.to(self.measure.points.dtype)))
+
+    def warn_if_not_cnt(self) -> None:
+        if not self.cost.cnt and self.negative_mass > 0.01:
+            warnings.warn(
+                f"the cost of {self.name} is not conditionally of negative type: {self.negative_mass:.1%} of its spectrum is "
+                "negative and was left out of the embedding. The match minimises a different cost; use method='kernel' "
+                "for the exact one (it may oscillate), or a CNT cost such as 'euclidean'.",
+                stacklevel=4,
+            )
+
+    def _out(self, x: Tensor) -> Any:
+        return _check.to_array(x.to(self.dtype), self.numpy)
+
+
+def _check_cost(cost: Cost, points: Tensor, name: str) -> None:
+    """A user's cost on a few points: right shape, finite, symmetric, zero on the diagonal."""
+    few = points[: min(len(points), 64)]
+    block = cost(few, few)
+    if not isinstance(block, Tensor) or block.shape != (len(few), len(few)):
+        got = tuple(block.shape) if isinstance(block, Tensor) else type(block).__name__
+        raise ValueError(
+            f"the cost of {name} must map (n, d) and (m, d) tensors to an (n, m) tensor, got {got} for n = m = {len(few)}."
+        )
+    if not bool(torch.isfinite(block).all()):
+        raise ValueError(f"the cost of {name} is NaN or infinite on some pairs of points.")
+    top = float(block.abs().max())
+    if float(block.diagonal().abs().max()) > 1e-6 * top:
+        raise ValueError(
+            f"the cost of {name} is not zero on the diagonal: c(x, x) = {float(block.diagonal().abs().max()):.3g}."
+        )
+    if float((block - block.mT).abs().max()) > 1e-5 * top:
+        raise ValueError(f"the cost of {name} is not symmetric: c(x, y) and c(y, x) differ.")
