@@ -271,7 +271,7 @@ def as_cost(cost: str | Cost | Callable[[Tensor, Tensor], Tensor]) -> Cost:
         near = difflib.get_close_matches(cost, NAMES, n=1, cutoff=0.0)[0]
         raise ValueError(
             f"unknown cost {cost!r}: did you mean {near!r}? Known names: {', '.join(NAMES)}; "
-            "costs with parameters are objects, such as Power(p), Gaussian(sigma), Exponential(sigma) and Tree.from_parents(parent)."
+            "costs with parameters are objects: Power(p), Gaussian(sigma), Exponential(sigma), Tree.from_parents(parent)."
         )
     if callable(cost):
         return Custom(cost)
