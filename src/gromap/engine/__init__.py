@@ -17,7 +17,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from gromap.engine import tiles
 from gromap.engine.score import LowRank, Score
@@ -52,14 +51,14 @@ class _LowRankLse(torch.autograd.Function):
         return out
 
     @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, ...]:
         q, k, v, out = ctx.saved_tensors
-        w = grads[0][..., None]
-        dq = w * apply(LowRank(q, k), -out, v, k)
-        wq = torch.cat([w * q, w], -1)
-        dk = apply(LowRank(k, q), v, -out, wq)
-        return dq.sum_to_size(q.shape), dk[..., :-1].sum_to_size(k.shape), dk[..., -1].sum_to_size(v.shape)
+        with torch.no_grad():
+            w = grads[0][..., None]
+            dq = w * apply(LowRank(q, k), -out, v, k)
+            dk = apply(LowRank(k, q), v, -out, torch.cat([w * q, w], -1))
+            dq, dk, dv = dq.sum_to_size(q.shape), dk[..., :-1].sum_to_size(k.shape), dk[..., -1].sum_to_size(v.shape)
+        return _Once.apply(q, dq), _Once.apply(k, dk), _Once.apply(v, dv)
 
 
 class _DenseLse(torch.autograd.Function):
@@ -72,8 +71,21 @@ class _DenseLse(torch.autograd.Function):
         return out
 
     @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor]:
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, ...]:
         score, v, out = ctx.saved_tensors
-        ds = (score + v[..., None, :]).sub_(out[..., None]).exp_().mul_(grads[0][..., None])
-        return ds.sum_to_size(score.shape), ds.sum(-2).sum_to_size(v.shape)
+        with torch.no_grad():
+            ds = (score + v[..., None, :]).sub_(out[..., None]).exp_().mul_(grads[0][..., None])
+            ds, dv = ds.sum_to_size(score.shape), ds.sum(-2).sum_to_size(v.shape)
+        return _Once.apply(score, ds), _Once.apply(v, dv)
+
+
+class _Once(torch.autograd.Function):
+    """A gradient that hangs in the graph of its input, and says so when asked for its own gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, source: Tensor, gradient: Tensor) -> Tensor:
+        return gradient
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Any:
+        raise RuntimeError("gromap is differentiable once: second derivatives (double backward) are not available.")

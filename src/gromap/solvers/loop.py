@@ -126,7 +126,7 @@ def alternate(
 
 
 def _oscillates(steps: list[Step], options: Loop) -> bool:
-    """Whether the energy has stopped falling in the last half of the run although Γ moves and Sinkhorn converged."""
-    late = steps[len(steps) // 2 :]
-    stalled = late[-1].energy > late[0].energy - options.tol
-    return stalled and abs(late[-1].gamma_change) > options.tol and late[-1].marginal_error <= options.marginal_tol
+    """Whether the energy stopped falling between the last two quarters of the run although Γ moves and Sinkhorn converged."""
+    quarter, end = max(1, len(steps) // 4), steps[-1]
+    before, after = (min(s.energy for s in part) for part in (steps[-2 * quarter : -quarter] or steps, steps[-quarter:]))
+    return after > before - options.tol and abs(end.gamma_change) > options.tol and end.marginal_error <= options.marginal_tol

@@ -1,0 +1,232 @@
+"""Match the man pair with gromap and with the peers that are installed: time, peak memory, loss, matching error.
+
+    python benchmarks/cpu_match.py --sizes 1000 2000
+
+Everyone gets the same clouds of radius 1, the Euclidean cost and the same temperature, runs alone in a fresh process, and
+is charged for its cost matrices, its embedding, its compilation and the row argmax of its plan; imports are free. Scores:
+
+    L         Σ (cx_ik - cy_jl)² π_ij π_kl in the exact costs, after π is rounded to exact marginals
+    error     mean distance of the matched point to the true one, in % of the diagonal of the target's bounding box
+    marginal  misplaced mass before the rounding, rows plus columns
+    peak      growth of the resident set from the end of the imports to the end of the match
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import os
+import resource
+import signal
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module, metadata
+from importlib.util import find_spec
+from multiprocessing.connection import Connection
+from typing import Any, NamedTuple
+
+import numpy as np
+from shapes import Array, Index, Pair, gw_loss, man_pair, marginal_error, pairwise_distances, round_to_marginals
+
+
+class Answer(NamedTuple):
+    """What a solver hands back while the clock runs; its plan is made dense once the clock has stopped."""
+
+    match: Index
+    plan: Callable[[], Array]
+    extra: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Solver:
+    """A function of a pair and of ε, what must be imported before the clock starts, and the package that has a version."""
+
+    run: Callable[[Pair, float], Answer]
+    package: str
+    modules: tuple[str, ...]
+
+
+def gromap_in(dtype: type) -> Callable[[Pair, float], Answer]:
+    """gromap with its defaults, in one precision."""
+
+    def run(pair: Pair, epsilon: float) -> Answer:
+        gromap = import_module("gromap")
+        solution = gromap.solve(pair.source.astype(dtype), pair.target.astype(dtype), epsilon=epsilon)
+        extra = {
+            "status": solution.status.name,
+            "phases": solution.info["seconds"],
+            "outer": len(solution.history["energy"]),
+            "inner": int(solution.history["inner_steps"].sum()),
+        }
+        return Answer(solution.p2p_12, lambda: solution.plan.dense().astype(np.float64), extra)
+
+    return run
+
+
+gromap_f32, gromap_f64 = gromap_in(np.float32), gromap_in(np.float64)
+
+
+def costs(pair: Pair) -> tuple[Array, Array]:
+    return pairwise_distances(pair.source, pair.source), pairwise_distances(pair.target, pair.target)
+
+
+def pot_cg(pair: Pair, _: float) -> Answer:
+    """POT's conditional gradient with its defaults: no temperature."""
+    ot = import_module("ot")
+    cx, cy = costs(pair)
+    plan, log = ot.gromov.gromov_wasserstein(cx, cy, loss_fun="square_loss", symmetric=True, log=True)
+    return Answer(plan.argmax(1), lambda: plan, {"outer": len(log["loss"])})
+
+
+def pot_entropic(pair: Pair, epsilon: float) -> Answer:
+    """POT's entropic solver with its defaults: its ε means the same as gromap's."""
+    ot = import_module("ot")
+    cx, cy = costs(pair)
+    plan = ot.gromov.entropic_gromov_wasserstein(cx, cy, loss_fun="square_loss", epsilon=epsilon, symmetric=True)
+    return Answer(plan.argmax(1), lambda: plan, {})
+
+
+def ott_entropic(pair: Pair, epsilon: float) -> Answer:
+    """OTT-JAX with its defaults (float32) and a warm start, compiled: it linearises L(π), hence half of gromap's ε."""
+    jax, jnp = import_module("jax"), import_module("jax.numpy")
+    geometry = import_module("ott.geometry.geometry").Geometry
+    problem = import_module("ott.problems.quadratic.quadratic_problem").QuadraticProblem
+    sinkhorn = import_module("ott.solvers.linear.sinkhorn").Sinkhorn
+    solver = import_module("ott.solvers.quadratic.gromov_wasserstein").GromovWasserstein
+    prob = problem(*(geometry(jnp.asarray(c)) for c in costs(pair)))
+    begin = time.perf_counter()
+    compiled = jax.jit(solver(sinkhorn(), epsilon=epsilon / 2, warm_start=True)).lower(prob).compile()
+    seconds = time.perf_counter() - begin
+    out = compiled(prob)
+    plan = np.asarray(out.matrix)
+    extra = {"compile_seconds": seconds, "outer": int((out.costs != -1).sum()), "inner_converged": bool(out.converged)}
+    return Answer(plan.argmax(1), lambda: plan.astype(np.float64), extra)
+
+
+OTT_MODULES = ("jax", "jax.numpy", "ott.geometry.geometry", "ott.solvers.quadratic.gromov_wasserstein")
+SOLVERS = {
+    "gromap-f32": Solver(gromap_f32, "gromap", ("gromap",)),
+    "gromap-f64": Solver(gromap_f64, "gromap", ("gromap",)),
+    "pot-cg": Solver(pot_cg, "pot", ("ot", "scipy.spatial.distance")),
+    "pot-entropic": Solver(pot_entropic, "pot", ("ot", "scipy.spatial.distance")),
+    "ott": Solver(ott_entropic, "ott-jax", (*OTT_MODULES, "scipy.spatial.distance")),
+}
+REFERENCE = "gromap-f32"
+
+
+def peak_mb() -> float:
+    """The largest resident set of this process so far."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1e6 if sys.platform == "darwin" else 1e3)
+
+
+def work(name: str, n: int, epsilon: float, timeout: int, seed: int, answer: Connection) -> None:
+    """Run one solver in this fresh process and send its scores; the alarm ends the process."""
+    for module in SOLVERS[name].modules:
+        import_module(module)
+    pair = man_pair(n, seed)
+    before, begin, cpu = peak_mb(), time.perf_counter(), time.process_time()
+    signal.alarm(timeout)
+    match, plan, extra = SOLVERS[name].run(pair, epsilon)
+    seconds, cpu_seconds = time.perf_counter() - begin, time.process_time() - cpu
+    signal.alarm(0)
+    peak = peak_mb() - before
+    pi, (cx, cy), weights = plan(), costs(pair), np.full(n, 1 / n)
+    scores = {
+        "seconds": seconds,
+        "cpu_seconds": cpu_seconds,
+        "peak_mb": peak,
+        "loss": gw_loss(cx, cy, round_to_marginals(pi, weights, weights)),
+        "loss_before_rounding": gw_loss(cx, cy, pi),
+        "error_percent": 100 * pair.error(match),
+        "marginal_error": marginal_error(pi, weights, weights),
+    }
+    answer.send(scores | extra)
+
+
+def measure(name: str, n: int, args: argparse.Namespace) -> dict[str, Any]:
+    """One record: the scores of one solver at one size, or why there are none."""
+    spawn = multiprocessing.get_context("spawn")
+    here, there = spawn.Pipe(duplex=False)
+    child = spawn.Process(target=work, args=(name, n, args.epsilon, args.timeout, args.seed, there))
+    child.start()
+    there.close()
+    try:
+        scores = here.recv()
+    except EOFError:
+        scores = None
+    child.join()
+    record: dict[str, Any] = {"n": n, "solver": name, "load": os.getloadavg()[0]}
+    if scores is not None:
+        return record | scores
+    late = child.exitcode == -signal.SIGALRM
+    return record | {"stopped": f"> {args.timeout} s" if late else f"failed, exit code {child.exitcode}"}
+
+
+HEADER = (
+    f"{'n':>6} {'solver':<13} {'time s':>8} {'cpu s':>8} {'ratio':>6} {'peak MB':>8} {'L':>8} {'error %':>8} {'marginal':>9}"
+)
+
+
+def row(record: dict[str, Any], reference: float | None) -> str:
+    """One line of the table; the ratio is the time over that of the reference at the same size."""
+    start = f"{record['n']:>6} {record['solver']:<13} "
+    if "stopped" in record:
+        return f"{start}{record['stopped']:>8}"
+    ratio = f"{record['seconds'] / reference:.2f}" if reference else ""
+    return (
+        f"{start}{record['seconds']:>8.2f} {record['cpu_seconds']:>8.2f} {ratio:>6} {record['peak_mb']:>8.0f} "
+        f"{record['loss']:>8.5f} {record['error_percent']:>8.2f} {record['marginal_error']:>9.1e}"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sizes", type=int, nargs="+", default=[1000, 2000], help="points drawn from each shape")
+    parser.add_argument("--peers", nargs="+", choices=SOLVERS, default=list(SOLVERS), help="solvers to run, if installed")
+    parser.add_argument("--timeout", type=int, default=300, help="seconds that one match may take")
+    parser.add_argument("--epsilon", type=float, default=1e-3, help="temperature, in gromap's convention")
+    parser.add_argument("--cores", type=int, help="use this many cores only (Linux); fewer than all if the machine is busy")
+    parser.add_argument("--seed", type=int, default=0, help="of the random subsets")
+    args = parser.parse_args()
+    if args.cores is not None:
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: args.cores])
+    names = [name for name in args.peers if all(find_spec(module.split(".")[0]) for module in SOLVERS[name].modules)]
+    packages = sorted({SOLVERS[name].package for name in names} | {"torch", "numpy"})
+    machine: dict[str, Any] = {
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "versions": {package: metadata_version(package) for package in packages},
+        "epsilon": args.epsilon,
+        "floor_percent": {n: 100 * man_pair(n, args.seed).floor for n in args.sizes},
+    }
+    print(json.dumps(machine), flush=True)
+    records: list[dict[str, Any]] = []
+    for n in sorted(args.sizes):
+        for name in names:
+            if any(r["solver"] == name and "stopped" in r for r in records):
+                records.append({"n": n, "solver": name, "stopped": "not tried: stopped at a smaller size"})
+                continue
+            print(f"{name}, {n} points ...", file=sys.stderr, flush=True)
+            records.append(measure(name, n, args))
+            print(json.dumps(records[-1]), flush=True)
+    print(f"\n{machine['cores']} cores, epsilon {args.epsilon:g}; ratio: time / time of {REFERENCE}")
+    print(", ".join(f"{package} {version}" for package, version in machine["versions"].items()))
+    print("lowest possible error: " + ", ".join(f"{e:.2f} % at {n}" for n, e in machine["floor_percent"].items()))
+    print(HEADER)
+    reference = {r["n"]: r["seconds"] for r in records if r["solver"] == REFERENCE and "seconds" in r}
+    for record in records:
+        print(row(record, reference.get(record["n"])))
+
+
+def metadata_version(package: str) -> str:
+    """The installed version; gromap may also run from its source tree."""
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return getattr(import_module(package), "__version__", "?")
+
+
+if __name__ == "__main__":
+    main()

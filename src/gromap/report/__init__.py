@@ -1,0 +1,1 @@
+"""Pictures of a match; they need `pip install 'gromap[plot]'`."""

@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from tests.conftest import cloud
+
+from gromap import Gaussian, KernelPCA, Nystrom, Power, Space
+from gromap import embedding as module
+from gromap.embedding import kernel_matrix
+
+COSTS = [Power(1.0), Power(0.5), Gaussian(1.5)]
+
+
+@pytest.mark.parametrize("cost", COSTS)
+def test_full_embedding_reproduces_the_cost(cost):
+    x, a = cloud(50, 3, 0)
+    space = Space(x, a, cost, dim=50)
+    z = torch.from_numpy(space.features)
+    torch.testing.assert_close(torch.cdist(z, z) ** 2, cost(torch.from_numpy(x), torch.from_numpy(x)), atol=1e-9, rtol=1e-9)
+    np.testing.assert_allclose(space.weights @ space.features, 0, atol=1e-12)
+    assert space.explained == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("cost", COSTS)
+def test_krylov_equals_dense_eigenvectors(cost, monkeypatch):
+    x, a = cloud(300, 3, 1)
+    dense = Space(x, a, cost, dim=10)
+    monkeypatch.setattr(module, "SMALL", 10)
+    monkeypatch.setattr(module, "DENSE", 100)  # stream the costs, never the (N, N) matrix
+    streamed = Space(x, a, cost, dim=10, embedding=KernelPCA())
+    np.testing.assert_allclose(streamed.spectrum, dense.spectrum, rtol=1e-9)
+    np.testing.assert_allclose(streamed.features, dense.features, atol=1e-6 * np.abs(dense.features).max())
+    assert streamed.embedding.residual < 1e-8
+
+
+@pytest.mark.parametrize("choice", ["random", "farthest"])
+def test_nystrom_refines_towards_the_exact_spectrum(choice, monkeypatch):
+    x, a = cloud(600, 3, 2)
+    exact = Space(x, a, dim=10, embedding=KernelPCA()).spectrum
+    errors = []
+    for refine in (0, 1, 2, 3):
+        space = Space(x, a, dim=10, embedding=Nystrom(100, refine, choice))
+        errors.append(np.abs(space.spectrum - exact).sum() / exact.sum())
+        np.testing.assert_allclose(space.project(x), space.features, atol=1e-9)
+        np.testing.assert_allclose(space.weights @ space.features, 0, atol=1e-12)
+    assert errors[0] < 0.05
+    assert errors[1] < errors[0] / 2
+    assert errors[3] < 1e-3
+
+
+def test_weights_enter_the_pca_and_splitting_a_point_changes_nothing():
+    x, a = cloud(40, 3, 3)
+    space = Space(x, a, dim=8)
+    twice, half = np.concatenate([x, x[:5]]), np.concatenate([a, a[:5] / 2])
+    half[:5] /= 2
+    split = Space(twice, half, dim=8)
+    np.testing.assert_allclose(split.spectrum, space.spectrum, rtol=1e-9)
+    np.testing.assert_allclose(split.features[:40], space.features, atol=1e-8)
+    root = np.sqrt(space.weights)
+    k = kernel_matrix(Power(1)(*[torch.from_numpy(x)] * 2), torch.from_numpy(space.weights)).numpy()
+    np.testing.assert_allclose(space.spectrum, np.linalg.eigvalsh(root[:, None] * k * root)[::-1][:8], rtol=1e-9)
+
+
+def test_points_without_weight_are_embedded_like_new_points():
+    x, a = cloud(60, 3, 4)
+    a[50:] = 0
+    space, support = Space(x, a, dim=6), Space(x[:50], a[:50], dim=6)
+    np.testing.assert_allclose(space.features[:50], support.features, atol=1e-9)
+    np.testing.assert_allclose(space.features[50:], support.project(x[50:]), atol=1e-9)
+
+
+@pytest.mark.parametrize("cost", [*COSTS, Power(2.0)])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_project_agrees_on_the_old_points(cost, dtype):
+    x, a = cloud(80, 3, 5, dtype)
+    space = Space(x, a, cost, dim=5)
+    assert space.features.dtype == np.dtype(dtype)
+    np.testing.assert_allclose(space.project(x), space.features, atol=1e-5 if dtype == "float32" else 1e-10)
+    assert space.project(x[:1]).shape == space.features[:1].shape
+
+
+def test_squared_euclidean_uses_the_centred_points():
+    x, a = cloud(30, 3, 6)
+    space = Space(x, a, "sqeuclidean")
+    np.testing.assert_allclose(space.features, x - (a / a.sum()) @ x, atol=1e-12)
+    assert space.explained == pytest.approx(1.0)
+    assert Space(x, a, "sqeuclidean", dim=2).features.shape == (30, 2)
+
+
+@pytest.mark.parametrize("cost", ["euclidean", "sqeuclidean"])
+def test_dim_as_explained_variance(cost):
+    x, a = cloud(200, 4, 7)
+    for share in (0.5, 0.9, 0.97):
+        space = Space(x, a, cost, dim=share)
+        d = space.features.shape[1]
+        assert space.explained >= share
+        assert d == 1 or Space(x, a, cost, dim=d - 1).explained < share
+
+
+def test_matrix_input_equals_point_input():
+    x, a = cloud(50, 3, 8)
+    c = torch.cdist(*[torch.from_numpy(x)] * 2).numpy()
+    np.testing.assert_allclose(Space.from_costs(c, a, dim=7).features, Space(x, a, dim=7).features, atol=1e-9)
+
+
+def test_torch_in_torch_out():
+    x, _ = cloud(50, 3, 9)
+    assert isinstance(Space(torch.from_numpy(x)).features, torch.Tensor)
+    assert isinstance(Space(x).features, np.ndarray)
+    assert "50 points" in repr(Space(x))
