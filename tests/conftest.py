@@ -22,6 +22,9 @@ def pair():
     return x, y, a, b
 
 
+torch.set_num_threads(1)  # the tests are small: threads would only wait for each other
+
+
 @pytest.fixture(autouse=True)
 def _seed():
     torch.manual_seed(0)

@@ -3,11 +3,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from tests.conftest import cloud
 
 from gromap import Gaussian, KernelPCA, Nystrom, Power, Space
 from gromap import embedding as module
 from gromap.embedding import kernel_matrix
+from tests.conftest import cloud
 
 COSTS = [Power(1.0), Power(0.5), Gaussian(1.5)]
 

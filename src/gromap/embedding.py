@@ -102,16 +102,20 @@ def negative_mass(cost: Cost, measure: Measure, sample: int = 512, seed: int = 0
 
 
 class _Kernel:
-    """The centred kernel of a measure, applied to blocks of vectors in float64."""
+    """The centred kernel of a measure, applied to blocks of vectors in float64; one sweep over all pairs per call."""
 
     def __init__(self, cost: Cost, points: Tensor, a: Tensor):
         self.cost, self.points, self.a, self.root = cost, points, a, a.sqrt()
         self.costs = cost(points, points).double() if len(points) <= DENSE else None
+        self.mean: Tensor | None = None  # Σ_j a_j c_ij, a by-product of the first sweep
 
     def cost_apply(self, w: Tensor) -> Tensor:
-        if self.costs is not None:
-            return self.costs @ w
-        return cost_apply(self.cost, self.points, self.points, w)
+        if self.mean is None:
+            w = torch.cat([w, self.a[:, None]], 1)
+        z = self.costs @ w if self.costs is not None else cost_apply(self.cost, self.points, self.points, w)
+        if self.mean is None:
+            z, self.mean = z[:, :-1], z[:, -1]
+        return z
 
     def __call__(self, v: Tensor) -> Tensor:
         """K diag(√a) v.  (N, w)"""
@@ -125,8 +129,10 @@ class _Kernel:
 
     def diagonal(self) -> Tensor:
         """K_ii = Σ_j a_j c_ij - ½ Σ_jk a_j a_k c_jk, since c_ii = 0.  (N,)"""
-        mean = self.cost_apply(self.a[:, None])[:, 0]
-        return mean - 0.5 * (self.a @ mean)
+        if self.mean is None:
+            self.cost_apply(self.a[:, None])
+        assert self.mean is not None
+        return self.mean - 0.5 * (self.a @ self.mean)
 
 
 def kernel_diagonal(cost: Cost, measure: Measure) -> Tensor:
@@ -143,24 +149,23 @@ def kernel_matrix(costs: Tensor, a: Tensor) -> Tensor:
 def _kernel_pca(cost: Cost, measure: Measure, dim: int, method: Method, seed: int) -> Embedding:
     n, a = len(measure), measure.weights.double()
     kernel = _Kernel(cost, measure.points, a)
-    variance = float(a @ kernel.diagonal())
     if n <= SMALL or (3 * dim >= n and n <= DENSE):
         theta, basis = (z.flip(-1) for z in torch.linalg.eigh(kernel.matrix()))
         theta, basis = theta[:dim], basis[:, :dim]
-        return _finish(kernel, theta, basis, kernel(basis), variance, 0.0)
+        return _finish(kernel, theta, basis, kernel(basis), 0.0)
     generator = torch.Generator().manual_seed(seed)
     width = min(n, dim + OVERSAMPLING)
     if isinstance(method, Nystrom):
         start = _landmark_embedding(cost, measure, width, method, generator)
         if method.refine == 0:
-            return _truncate(_recentre(start, measure, variance), dim)
+            return _truncate(_recentre(start, measure), dim)
         guess = kernel.root[:, None] * start.project(measure.points)
-        return _krylov(kernel, guess, dim, variance, tol=0.0, max_sweeps=method.refine)
+        return _krylov(kernel, guess, dim, tol=0.0, max_sweeps=method.refine)
     guess = torch.randn(n, width, generator=generator, dtype=torch.float64).to(a.device)
-    return _krylov(kernel, guess, dim, variance, tol=method.tol, max_sweeps=method.max_sweeps)
+    return _krylov(kernel, guess, dim, tol=method.tol, max_sweeps=method.max_sweeps)
 
 
-def _krylov(kernel: _Kernel, guess: Tensor, dim: int, variance: float, tol: float, max_sweeps: int) -> Embedding:
+def _krylov(kernel: _Kernel, guess: Tensor, dim: int, tol: float, max_sweeps: int) -> Embedding:
     """Rayleigh-Ritz in the block Krylov space span{Q, AQ, A²Q, ...}; one sweep over all pairs per block."""
     root = kernel.root[:, None]
     block = _orthonormal(guess - root * (kernel.root @ guess))
@@ -175,10 +180,10 @@ def _krylov(kernel: _Kernel, guess: Tensor, dim: int, variance: float, tol: floa
             block = block - basis @ (basis.mT @ block)
         block = _orthonormal(block)
         basis, image = torch.cat([basis, block], 1), torch.cat([image, kernel(block)], 1)
-    return _finish(kernel, theta, basis @ ritz, image @ ritz, variance, residual)
+    return _finish(kernel, theta, basis @ ritz, image @ ritz, residual)
 
 
-def _finish(kernel: _Kernel, theta: Tensor, v: Tensor, image: Tensor, variance: float, residual: float) -> Embedding:
+def _finish(kernel: _Kernel, theta: Tensor, v: Tensor, image: Tensor, residual: float) -> Embedding:
     """Features K diag(√a) V / √θ, with signs fixed by the third moments: they do not depend on the order of the points."""
     kept = theta > CUTOFF * len(v) * theta.abs().max()
     inverse = torch.where(kept, theta.clamp(min=1e-300).rsqrt(), 0.0)
@@ -195,6 +200,7 @@ def _finish(kernel: _Kernel, theta: Tensor, v: Tensor, image: Tensor, variance: 
     def project(new: Tensor) -> Tensor:
         return -0.5 * cost_apply(cost, new, points, b) + shift
 
+    variance = float(kernel.a @ kernel.diagonal())
     return Embedding(features - mean, torch.where(kept, theta, 0.0), variance, residual, project)
 
 
@@ -216,14 +222,17 @@ def _landmark_embedding(cost: Cost, measure: Measure, dim: int, method: Nystrom,
     return _kernel_pca(cost, Measure(landmarks[full], mass[full]), min(dim, int(full.sum())), KernelPCA(), seed=0)
 
 
-def _recentre(coarse: Embedding, measure: Measure, variance: float) -> Embedding:
-    """The landmark embedding on all points: centred and turned to the principal axes of the whole measure."""
+def _recentre(coarse: Embedding, measure: Measure) -> Embedding:
+    """The landmark embedding on all points: centred and turned to the principal axes of the whole measure.
+
+    Its variance is that of the landmarks: the exact one would take a sweep over all pairs.
+    """
     a = measure.weights.double()
     x = coarse.project(measure.points)
     mean = a @ x
     theta, turn = (z.flip(-1) for z in torch.linalg.eigh((x - mean).mT @ (a[:, None] * (x - mean))))
     project = coarse.project
-    return Embedding((x - mean) @ turn, theta, variance, float("nan"), lambda new: (project(new) - mean) @ turn)
+    return Embedding((x - mean) @ turn, theta, coarse.variance, float("nan"), lambda new: (project(new) - mean) @ turn)
 
 
 def _linear(measure: Measure, dim: int | float) -> Embedding:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+import numpy as np
 import scipy.sparse
 import torch
 from torch import Tensor
@@ -94,19 +95,18 @@ class Plan:
         return _check.to_array(argmax(self.score, self.v), self.numpy)
 
     def sparse(self, k: int = 8) -> Any:
-        """The k largest entries of each row, as a scipy CSR array (or a torch sparse CSR tensor)."""
+        """The k largest entries of each row, as a scipy CSR array (numpy) or a coalesced sparse tensor (torch)."""
         n, m = self.shape
         if not 1 <= k <= m:
             raise ValueError(f"sparse(k) keeps 1 <= k <= {m} entries per row, got k = {k}.")
         values, columns = topk(self.score, self.v, k)
         columns, order = columns.sort(-1)
         values = (values.gather(-1, order) + self.u[:, None]).exp().reshape(-1)
-        start = torch.arange(0, n * k + 1, k, device=columns.device)
         if self.numpy:
-            return scipy.sparse.csr_array(
-                (values.cpu().numpy(), columns.reshape(-1).cpu().numpy(), start.cpu().numpy()), shape=(n, m)
-            )
-        return torch.sparse_csr_tensor(start, columns.reshape(-1), values, size=(n, m))
+            parts = values.cpu().numpy(), columns.reshape(-1).cpu().numpy(), np.arange(0, n * k + 1, k)
+            return scipy.sparse.csr_array(parts, shape=(n, m))
+        index = torch.stack([torch.arange(n, device=columns.device).repeat_interleave(k), columns.reshape(-1)])
+        return torch.sparse_coo_tensor(index, values, (n, m), is_coalesced=True, check_invariants=False)
 
     def dense(self, force: bool = False) -> Any:
         """The (N, M) matrix. Refuses large ones unless forced."""

@@ -35,7 +35,12 @@ def close(got, want, rtol):
     torch.testing.assert_close(got.double(), want, rtol=rtol, atol=rtol * 1e-3 * float(want.abs().max()) + 1e-300)
 
 
-CASES = [(torch.float64, 8.0, 1e-10), (torch.float64, 2000.0, 1e-10), (torch.float32, 50.0, 1e-5), (torch.float32, 2000.0, 1e-3)]
+CASES = [
+    (torch.float64, 8.0, 1e-10),
+    (torch.float64, 2000.0, 1e-10),
+    (torch.float32, 50.0, 1e-5),
+    (torch.float32, 2000.0, 1e-3),
+]
 
 
 @pytest.mark.parametrize("kind", ["low rank", "dense"])
@@ -72,7 +77,9 @@ def test_maxima(kind, shape):
 def test_cost_apply(dtype):
     x, y, w = (torch.randn(n, d, dtype=dtype) for n, d in ((70, 3), (45, 3), (45, 5)))
     want = torch.cdist(x.double(), y.double()) @ w.double()
-    torch.testing.assert_close(cost_apply(Power(1), x, y, w).double(), want, rtol=1e-4, atol=1e-4 if dtype == torch.float32 else 1e-12)
+    torch.testing.assert_close(
+        cost_apply(Power(1), x, y, w).double(), want, rtol=1e-4, atol=1e-4 if dtype == torch.float32 else 1e-12
+    )
 
 
 def test_underflow_is_zero_and_minus_infinity_is_no_mass():

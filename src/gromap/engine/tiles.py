@@ -138,10 +138,14 @@ def topk(score: Score, v: Tensor, k: int) -> tuple[Tensor, Tensor]:
 
 
 def cost_apply(cost: Callable[[Tensor, Tensor], Tensor], x: Tensor, y: Tensor, w: Tensor) -> Tensor:
-    """Σ_j c(x_i, y_j) w_j for a cost that maps (n, d) and (m, d) points to an (n, m) block.  (N, w)"""
+    """Σ_j c(x_i, y_j) w_j for a cost that maps (n, d) and (m, d) points to an (n, m) block.  (N, w)
+
+    Blocks are computed in the precision of the cost and added up in that of w.
+    """
     out = w.new_zeros(len(x), w.shape[-1])
     _, rows, cols = _tiling(1, len(x), len(y), w)
     for i in rows:
         for j in cols:
-            out[i] += cost(x[i], y[j]).to(w.dtype) @ w[j]
+            block = cost(x[i], y[j])
+            out[i] += block @ w[j].to(block.dtype)
     return out

@@ -127,6 +127,8 @@ def alternate(
 
 def _oscillates(steps: list[Step], options: Loop) -> bool:
     """Whether the energy stopped falling between the last two quarters of the run although Γ moves and Sinkhorn converged."""
-    quarter, end = max(1, len(steps) // 4), steps[-1]
-    before, after = (min(s.energy for s in part) for part in (steps[-2 * quarter : -quarter] or steps, steps[-quarter:]))
+    if len(steps) < 8:
+        return False
+    quarter, end = len(steps) // 4, steps[-1]
+    before, after = (min(s.energy for s in part) for part in (steps[-2 * quarter : -quarter], steps[-quarter:]))
     return after > before - options.tol and abs(end.gamma_change) > options.tol and end.marginal_error <= options.marginal_tol

@@ -1,0 +1,68 @@
+"""Imports point downwards only, and `import gromap` needs torch, numpy and scipy alone."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import gromap
+
+ROOT = Path(gromap.__file__).parent
+ROOMS = [  # from the ground up; a file may import from rooms below its own
+    ["engine.score"],
+    ["engine.tiles"],
+    ["engine", "_check"],
+    ["costs", "measure", "datasets"],
+    ["embedding", "sinkhorn", "objective", "plan"],
+    ["space", "solution", "report", "report.figures"],
+    ["solvers.loop"],
+    ["solvers.cnt"],
+    ["solvers.kernel", "search"],
+    ["solvers"],
+    ["solve"],
+    [""],
+    ["demo"],
+]
+FLOOR = {name: level for level, room in enumerate(ROOMS) for name in room}
+
+
+def name_of(path: Path) -> str:
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix("__init__").removesuffix(".")
+
+
+def test_imports_point_downwards():
+    for path in ROOT.rglob("*.py"):
+        mine = name_of(path)
+        assert mine in FLOOR, f"give {mine} a room in ROOMS"
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "gromap":
+                below = node.module.removeprefix("gromap").removeprefix(".")
+                for alias in node.names:
+                    full = f"{below}.{alias.name}".removeprefix(".")
+                    target = full if full in FLOOR else below
+                    assert FLOOR[target] < FLOOR[mine], f"{mine} imports {target}, which is not below it"
+
+
+def test_import_needs_torch_numpy_and_scipy_alone():
+    code = """
+import sys
+class Wall:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in {"matplotlib", "safetensors", "sklearn", "joblib", "trimesh", "typer", "rich", "pandas"}:
+            raise ImportError(f"gromap imported {name}")
+sys.meta_path.insert(0, Wall())
+import torch
+before = set(sys.modules)
+import gromap
+print(sorted({n.split(".")[0] for n in set(sys.modules) - before if not n.startswith("_")} & {"matplotlib", "safetensors"}))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "[]"
+
+
+def test_public_names_exist_and_are_documented():
+    for name in gromap.__all__:
+        assert getattr(gromap, name).__doc__, f"{name} has no docstring"

@@ -1,0 +1,90 @@
+"""Every bad input gets a message that says what was given, what is expected and what to do."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+import gromap
+from gromap import Space, solve
+
+X, Y = np.random.default_rng(0).normal(size=(12, 3)), np.random.default_rng(1).normal(size=(9, 2))
+
+
+def spoil(x, value):
+    x = x.copy()
+    x[3, 1] = value
+    return x
+
+
+MATRIX = np.abs(np.subtract.outer(np.arange(5.0), np.arange(5.0)))
+
+CASES = {
+    "NaN points": (lambda: solve(spoil(X, np.nan), Y), "X has NaN or infinite values in 1 row.*row 3"),
+    "inf points": (lambda: solve(X, spoil(Y, np.inf)), "Y has NaN or infinite"),
+    "NaN weights": (lambda: solve(X, Y, a=np.full(12, np.nan)), "a has NaN"),
+    "empty": (lambda: solve(np.zeros((0, 3)), Y), "X is empty"),
+    "one point": (lambda: solve(X, Y[:1]), "Y has a single point"),
+    "no coordinates": (lambda: solve(np.zeros((5, 0)), Y), "without coordinates"),
+    "negative weights": (lambda: solve(X, Y, b=np.r_[-1.0, np.ones(8)]), "b has negative weights.*index 0"),
+    "zero weights": (lambda: solve(X, Y, a=np.zeros(12)), "a is zero everywhere"),
+    "all mass on one point": (lambda: solve(X, Y, a=np.eye(12)[0]), "positive weight.* has a single point"),
+    "weights of the wrong length": (lambda: solve(X, Y, a=np.ones(9)), r"a must have one weight per point of X, shape \(12,\)"),
+    "one-dimensional points": (lambda: solve(X[:, 0], Y), r"X must have shape \(N, d\).*X\[:, None\]"),
+    "three-dimensional points": (lambda: solve(X[None], Y), r"got \(1, 12, 3\)"),
+    "strings": (lambda: solve(np.array([["a", "b"]] * 3), Y), "must be a numeric array"),
+    "objects": (lambda: solve({"points": 3}, Y), "must be a numeric array.*dict"),
+    "complex": (lambda: solve(X + 1j, Y), "complex"),
+    "epsilon zero": (lambda: solve(X, Y, epsilon=0), "epsilon must be a finite number > 0, got 0"),
+    "epsilon negative": (lambda: solve(X, Y, epsilon=-1.0), "epsilon must be"),
+    "epsilon not a number": (lambda: solve(X, Y, epsilon="small"), "epsilon must be a number > 0"),
+    "epsilon NaN": (lambda: solve(X, Y, epsilon=float("nan")), "epsilon must be"),
+    "dim too large": (lambda: solve(X, Y, dim=10), "dim = 10 axes for the 9 points of Y"),
+    "dim zero": (lambda: Space(X, dim=0), "1 <= dim <= 12"),
+    "dim share above one": (lambda: Space(X, dim=1.5), r"share of variance to keep, in \(0, 1\)"),
+    "dim of the wrong type": (lambda: Space(X, dim="20"), "dim must be an int"),
+    "three dims": (lambda: solve(X, Y, dim=(2, 3, 4)), "a pair"),
+    "asymmetric matrix": (lambda: Space.from_costs(MATRIX + np.triu(MATRIX)), "not symmetric"),
+    "non-zero diagonal": (lambda: Space.from_costs(MATRIX + 1), "non-zero diagonal"),
+    "negative costs": (lambda: Space.from_costs(-MATRIX), "negative costs"),
+    "matrix not square": (lambda: Space.from_costs(MATRIX[:3]), "square matrix"),
+    "unknown cost": (lambda: solve(X, Y, cost="euclidian"), "did you mean 'euclidean'"),
+    "unknown method": (lambda: solve(X, Y, method="kernal"), "did you mean 'kernel'"),
+    "method of the wrong type": (lambda: solve(X, Y, method=3), "method must be one of"),
+    "unknown scale": (lambda: solve(X, Y, scale="jont"), "did you mean 'joint'"),
+    "unknown init": (lambda: solve(X, Y, init="zeros"), "did you mean 'zero'"),
+    "init of the wrong shape": (lambda: solve(X, Y, dim=(4, 3), init=np.ones((3, 4))), r"shape \(4, 3\).*got \(3, 4\)"),
+    "max_iter zero": (lambda: solve(X, Y, max_iter=0), "max_iter must be an integer >= 1"),
+    "tol zero": (lambda: solve(X, Y, tol=0), "tol must be"),
+    "space with weights": (lambda: solve(Space(X), Y, a=np.ones(12)), "X is a Space"),
+    "spaces of two precisions": (lambda: solve(Space(X.astype("f4")), Space(Y)), "one precision"),
+    "new points of the wrong dimension": (lambda: Space(X).project(Y), "2 coordinates, the space has 3"),
+    "loop options": (lambda: gromap.Loop(max_iter=0), "max_iter >= 1"),
+    "nystrom options": (lambda: gromap.Nystrom(landmarks=1), "landmarks >= 2"),
+    "annealing options": (lambda: gromap.Annealing(start=0.5), "start >= 1"),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_message(case):
+    call, message = CASES[case]
+    with pytest.raises((ValueError, TypeError), match=message):
+        call()
+
+
+def test_typos_in_keywords_are_type_errors():
+    with pytest.raises(TypeError, match="epsilonn"):
+        solve(X, Y, epsilonn=1.0)  # type: ignore[call-arg]
+
+
+def test_two_devices():
+    with pytest.raises(ValueError, match="X is on cpu and Y on meta"):
+        solve(torch.from_numpy(X), torch.from_numpy(Y).to("meta"))
+
+
+def test_a_dense_solver_that_does_not_fit_is_refused_before_it_starts():
+    x = np.zeros((400_000, 2), dtype="float32")
+    x[:, 0] = np.arange(len(x))
+    with pytest.raises(MemoryError, match=r"KernelGW on 400000 x 400000 points needs about .* method='cnt'"):
+        solve(x, x, method="kernel", init="zero", cost="sqeuclidean")

@@ -1,0 +1,133 @@
+"""Plans and solutions: lazy algebra, transfer, files."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import scipy.sparse
+import torch
+from safetensors.numpy import save_file
+
+import gromap
+from gromap import solve
+
+
+@pytest.fixture(params=["cnt", "kernel"])
+def sol(request, pair):
+    x, y, a, b = pair
+    a[4] = b[2] = 0.0
+    return solve(x, y, a, b, epsilon=0.02, method=request.param)
+
+
+def test_lazy_products_equal_the_dense_plan(sol):
+    pi, rng = sol.plan.dense(), np.random.default_rng(0)
+    for shape in ((), (3,), (2, 2)):
+        w, v = rng.normal(size=(31, *shape)), rng.normal(size=(40, *shape))
+        np.testing.assert_allclose(sol.plan @ w, np.tensordot(pi, w, 1), atol=1e-12)
+        np.testing.assert_allclose(sol.plan.T @ v, np.tensordot(pi.T, v, 1), atol=1e-12)
+    np.testing.assert_allclose(sol.plan.marginals[1], pi.sum(0), atol=1e-12)
+    want = np.abs(pi.sum(1) - sol.plan.a.numpy()).sum() + np.abs(pi.sum(0) - sol.plan.b.numpy()).sum()
+    assert sol.plan.marginal_error == pytest.approx(want, abs=1e-12)
+    assert "40 x 31" in repr(sol.plan)
+
+
+def test_push_and_pull_are_conditional_means(sol):
+    pi, rng = sol.plan.dense(), np.random.default_rng(1)
+    v, w = rng.normal(size=(40, 3)), rng.normal(size=31)
+    cols, rows = pi.sum(0) > 0, pi.sum(1) > 0
+    np.testing.assert_allclose(sol.push(v)[cols], (pi.T @ v)[cols] / pi.sum(0)[cols, None], atol=1e-10)
+    np.testing.assert_allclose(sol.pull(w)[rows], (pi @ w)[rows] / pi.sum(1)[rows], atol=1e-10)
+    np.testing.assert_allclose(sol.push(np.ones(40)), 1.0)  # also where there is no mass
+    np.testing.assert_allclose(sol.pull(np.ones((31, 2))), 1.0)
+
+
+def test_maps_are_argmaxima(sol):
+    pi = sol.plan.dense()
+    rows, cols = pi.sum(1) > 0, pi.sum(0) > 0
+    np.testing.assert_array_equal(sol.p2p_12[rows], pi.argmax(1)[rows])
+    np.testing.assert_array_equal(sol.p2p_21[cols], pi.argmax(0)[cols])
+
+
+def test_sparse_keeps_the_largest_entries(sol):
+    pi, sparse = sol.plan.dense(), sol.plan.sparse(k=5)
+    assert isinstance(sparse, scipy.sparse.csr_array)
+    assert sparse.nnz == 40 * 5
+    kept = sparse.toarray()
+    np.testing.assert_allclose(kept[kept > 0], pi[kept > 0], rtol=1e-9)
+    np.testing.assert_allclose(np.sort(kept, 1)[:, -5:], np.sort(pi, 1)[:, -5:], atol=1e-15)
+    with pytest.raises(ValueError, match="1 <= k <= 31"):
+        sol.plan.sparse(k=32)
+
+
+def test_dense_refuses_large_plans(sol, monkeypatch):
+    monkeypatch.setattr("gromap.plan.DENSE_LIMIT", 100)
+    with pytest.raises(MemoryError, match="sparse"):
+        sol.plan.dense()
+    assert sol.plan.dense(force=True).shape == (40, 31)
+
+
+def test_repr_tells_the_story(sol):
+    text = repr(sol)
+    for word in ("40 x 31", "value", "epsilon", "marginal error", "Sinkhorn", sol.status.value):
+        assert word in text
+
+
+def test_save_and_load(sol, tmp_path):
+    again = gromap.load(sol.save(tmp_path / "match.safetensors"))
+    assert (again.value, again.value_gw, again.epsilon, again.scale) == (sol.value, sol.value_gw, sol.epsilon, sol.scale)
+    assert again.status is sol.status
+    assert again.info["method"] == sol.info["method"]
+    np.testing.assert_allclose(again.plan.dense(), sol.plan.dense(), rtol=1e-11)
+    np.testing.assert_array_equal(again.history["energy"], sol.history["energy"])
+    np.testing.assert_array_equal(again.potentials[0], sol.potentials[0])
+    assert list(tmp_path.iterdir()) == [tmp_path / "match.safetensors"]
+    assert repr(again) == repr(sol)
+
+
+def test_a_failed_save_leaves_the_old_file(sol, tmp_path, monkeypatch):
+    path = sol.save(tmp_path / "match.safetensors")
+    before = path.read_bytes()
+    monkeypatch.setattr("safetensors.torch.save_file", lambda *a, **k: (_ for _ in ()).throw(OSError("disk full")))
+    with pytest.raises(OSError, match="disk full"):
+        sol.save(path)
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_broken_and_foreign_files(sol, tmp_path):
+    path = sol.save(tmp_path / "match.safetensors")
+    whole = path.read_bytes()
+    with pytest.raises(FileNotFoundError, match="no result file"):
+        gromap.load(tmp_path / "absent.safetensors")
+    for name, content in (("truncated", whole[: len(whole) // 2]), ("empty", b""), ("text", b"hello world, not a tensor")):
+        bad = tmp_path / name
+        bad.write_bytes(content)
+        with pytest.raises(ValueError, match="truncated or corrupted"):
+            gromap.load(bad)
+    save_file({"weight": np.ones(3)}, tmp_path / "foreign")
+    with pytest.raises(ValueError, match="not a gromap result"):
+        gromap.load(tmp_path / "foreign")
+    save_file({"u": np.ones(3)}, tmp_path / "partial", metadata={"format": "gromap-solution", "version": "1", "solution": "{}"})
+    with pytest.raises(ValueError, match="truncated or corrupted"):
+        gromap.load(tmp_path / "partial")
+    newer = {"format": "gromap-solution", "version": "99", "solution": json.dumps({})}
+    save_file({"u": np.ones(3)}, tmp_path / "newer", metadata=newer)
+    with pytest.raises(ValueError, match="newer gromap"):
+        gromap.load(tmp_path / "newer")
+
+
+def test_torch_solutions_stay_torch(pair, tmp_path):
+    x, y, a, b = map(torch.from_numpy, pair)
+    sol = solve(x, y, a, b, epsilon=0.05)
+    assert sol.plan.sparse(3).is_coalesced()
+    torch.testing.assert_close(sol.plan.sparse(31).to_dense(), sol.plan.dense())
+    assert isinstance(gromap.load(sol.save(tmp_path / "t.safetensors")).gamma, torch.Tensor)
+
+
+def test_values_of_the_wrong_length(sol):
+    with pytest.raises(ValueError, match="expected 40 values"):
+        sol.push(np.ones(31))
+    with pytest.raises(ValueError, match="expected 31 values"):
+        sol.plan @ np.ones(40)
