@@ -62,7 +62,7 @@ class Solution:
         phases = ", ".join(f"{name} {seconds:.2f} s" for name, seconds in self.info.get("seconds", {}).items())
         lines = [
             f"gromap.Solution: {n} x {m} points, {self.info.get('method', '?')} on {self.info.get('device', '?')}",
-            f"  value           {self.value:.6g}   (GW {self.value_gw:.6g} + ε KL {self.value - self.value_gw:.6g})",
+            f"  value           {self.value:.6g}   (GW {self.value_gw:.6g} + eps KL {self.value - self.value_gw:.6g})",
             f"  epsilon         {self.epsilon:.3g}   (costs in units of {self.scale[0]:.4g} and {self.scale[1]:.4g})",
             f"  marginal error  {self.plan.marginal_error:.2e}",
             f"  steps           {steps} outer, {inner} Sinkhorn" + (f"   ({phases})" if phases else ""),

@@ -65,6 +65,7 @@ def solve(
     >>> bool((sol.p2p_12 == np.arange(100)[::-1]).mean() > 0.95)
     True
     """
+    show = _Progress() if progress else None
     clock = {"embed": -time.perf_counter()}
     x, y = _spaces(X, Y, a, b, cost, dim, device, seed)
     eps = _check.positive(epsilon, "epsilon")
@@ -77,9 +78,13 @@ def solve(
         y.warn_if_not_cnt()
     numpy = x.numpy or y.numpy
 
+    if show:
+        show(f"embedding {len(x)} and {len(y)} points")
     problem = solver.problem(x, y, units, eps)
     clock["embed"] += time.perf_counter()
     clock["search"] = -time.perf_counter()
+    if show:
+        show("looking for a good start")
     state, plan, energies = _start(init, x, y, units, eps, solver, seed)
     clock["search"] += time.perf_counter()
     clock["solve"] = -time.perf_counter()
@@ -90,7 +95,12 @@ def solve(
         return (potential / eps).to(log_weights)
 
     duals = Potentials(nats(state.f, problem.log_a), nats(state.g, problem.log_b))
-    watch = _Progress(loop.max_iter, callback) if progress else callback
+
+    def watch(step: Step) -> Any:
+        if show:
+            show.step(step, loop.max_iter)
+        return callback(step) if callback is not None else None
+
     end = alternate(problem, problem.start(state.gamma, plan), duals, loop, watch)
     g = end.duals.g
     f = half_step(end.score, problem.log_b, g)  # rows exact, columns reported
@@ -101,6 +111,8 @@ def solve(
     rows, cols = (s.double() for s in plan.sums)
     kl = inner + float(rows @ f.double() + cols @ g.double())
     clock["solve"] += time.perf_counter()
+    if show:
+        show.close()
     info: dict[str, Any] = {"method": solver.name, "device": str(x.device), "dtype": str(x.dtype), "seconds": clock}
     if "embedding" in x.__dict__:
         info["explained"] = [x.explained, y.explained]
@@ -205,16 +217,18 @@ def _history(steps: list[Step]) -> dict[str, np.ndarray]:
 
 
 class _Progress:
-    """One line on stderr that is rewritten after each outer step."""
+    """One line on stderr that is rewritten as the work goes on."""
 
-    def __init__(self, total: int, callback: Callable[[Step], Any] | None):
-        self.total, self.callback = total, callback
-
-    def __call__(self, step: Step) -> Any:
-        done = 20 * (step.iteration + 1) // self.total
-        sys.stderr.write(
-            f"\rgromap [{'#' * done}{'.' * (20 - done)}] step {step.iteration + 1}/{self.total}  energy {step.energy:.6f}  "
-            f"misplaced {step.marginal_error:.1e}  {step.seconds:.1f} s "
-        )
+    def __call__(self, text: str) -> None:
+        sys.stderr.write(f"\r{'gromap: ' + text:<110}")
         sys.stderr.flush()
-        return self.callback(step) if self.callback is not None else None
+
+    def step(self, step: Step, total: int) -> None:
+        done = 20 * (step.iteration + 1) // total
+        self(
+            f"[{'#' * done}{'.' * (20 - done)}] step {step.iteration + 1}, at most {total}  energy {step.energy:.6f}  "
+            f"misplaced {step.marginal_error:.1e}  {step.seconds:.1f} s"
+        )
+
+    def close(self) -> None:
+        sys.stderr.write("\n")

@@ -11,10 +11,12 @@ from gromap.datasets import Mesh
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-VIEWS = {"front": 35.0, "back": 215.0}  # degrees around the vertical axis
+VIEWS = {"front": 35.0, "back": 215.0}  # degrees around the vertical axis, from the z axis
 TILT = 8.0  # degrees from above
-LIGHT = (-0.45, 0.55, 0.70)  # right, up, towards the viewer
-GAP = 0.12  # between two bodies, of the height of the taller one
+LIGHT = np.array([-0.45, 0.55, 0.70])  # to the right, up, towards the viewer
+GAP = 0.12  # between two meshes, in units of the higher one
+WIDTH = 13.0  # inches
+TINY = np.finfo(np.float64).tiny
 
 
 def require_matplotlib() -> None:
@@ -26,17 +28,19 @@ def require_matplotlib() -> None:
 
 
 def colour_field(vertices: np.ndarray) -> np.ndarray:
-    """A smooth rgb colour of each position: hue by height, shifted between left and right.  (N, 3) in [0, 1]"""
+    """A smooth rgb colour for each position: the hue changes with the height, and from left to right.  (N, 3) in [0, 1]"""
+    require_matplotlib()
     from matplotlib.colors import hsv_to_rgb
 
-    x, y, z = ((vertices - vertices.min(0)) / np.ptp(vertices, axis=0)).T
-    return np.stack([x,y,z],1)
+    x, y, _ = ((vertices - vertices.min(0)) / np.ptp(vertices, axis=0).clip(TINY)).T
+    hue = (0.95 - 0.8 * y + 0.12 * np.tanh(5 * x - 2.5)) % 1
+    return hsv_to_rgb(np.stack([hue, np.full_like(hue, 0.55), np.ones_like(hue)], 1))
 
 
 def correspondence_figure(
-    source: Mesh, target: Mesh, colours: np.ndarray, pushed: np.ndarray, caption: str = ""
+    source: Mesh, target: Mesh, colours: np.ndarray, pushed: np.ndarray, title: str = "", caption: str = ""
 ) -> Figure:
-    """Both meshes side by side, from the front and from the back, y up, to the same scale.
+    """Both meshes side by side and to the same scale, from the front and from the back; y is up, z to the front.
 
     colours: rgb of each source vertex, (N, 3) in [0, 1].  pushed: rgb of each target vertex, such as `sol.push(colours)`.
     """
@@ -44,45 +48,47 @@ def correspondence_figure(
     from matplotlib.collections import PolyCollection
     from matplotlib.figure import Figure
 
-    height = max(np.ptp(mesh.vertices[:, 1]) for mesh in (source, target))
+    sides = [("source", source, np.asarray(colours)), ("target", target, np.asarray(pushed))]
+    for name, mesh, rgb in sides:
+        if rgb.shape != (len(mesh.vertices), 3):
+            raise ValueError(f"the {name} needs rgb colours of shape ({len(mesh.vertices)}, 3), got {rgb.shape}.")
     figure = Figure(facecolor="white")
     axes = figure.add_axes((0, 0, 1, 1))
-    right = 0.0
+    unit = max(float(np.ptp(mesh.vertices[:, 1])) for _, mesh, _ in sides)
+    place = top = 0.0
     for view, azimuth in VIEWS.items():
-        for mesh, rgb, name in ((source, colours, "source"), (target, pushed, "target")):
-            polygons, shaded = _render(mesh, rgb, azimuth)
-            low, high = polygons.min((0, 1)), polygons.max((0, 1))
-            polygons += (right - low[0], -low[1])
-            axes.add_collection(PolyCollection(list(polygons), facecolors=shaded, edgecolors=shaded, linewidths=0.3))
-            axes.text(right + (high[0] - low[0]) / 2, -0.08 * height, f"{name}, {view}", ha="center", va="center", fontsize=12)
-            right += high[0] - low[0] + GAP * height
-    width = right - GAP * height
-    box = (-GAP * height, width + GAP * height, -0.24 * height, 1.08 * height)
-    axes.text(width / 2, -0.18 * height, caption, ha="center", va="center", fontsize=11, color="0.35")
-    axes.set(xlim=box[:2], ylim=box[2:])
+        for name, mesh, rgb in sides:
+            triangles, shaded = _render(mesh, rgb, azimuth)
+            low, size = triangles.min((0, 1)), np.ptp(triangles, axis=(0, 1))
+            triangles += (place - low[0], -low[1])
+            axes.add_collection(PolyCollection(list(triangles), facecolors=shaded, edgecolors=shaded, linewidths=0.3))
+            axes.text(place + size[0] / 2, -0.07 * unit, f"{name}, {view}", ha="center", va="center", fontsize=12)
+            place, top = place + size[0] + GAP * unit, max(top, size[1])
+    middle, low, high = (place - GAP * unit) / 2, -0.20 * unit, top + 0.14 * unit
+    axes.text(middle, top + 0.08 * unit, title, ha="center", va="center", fontsize=15)
+    axes.text(middle, -0.15 * unit, caption, ha="center", va="center", fontsize=11, color="0.35")
+    axes.set(xlim=(-GAP * unit, place), ylim=(low, high))
     axes.axis("off")
-    figure.set_size_inches(13.0, 13.0 * (box[3] - box[2]) / (box[1] - box[0]))
+    figure.set_size_inches(WIDTH, WIDTH * (high - low) / (place + GAP * unit))
     return figure
 
 
 def _render(mesh: Mesh, rgb: np.ndarray, azimuth: float) -> tuple[np.ndarray, np.ndarray]:
-    """The faces that look at the viewer, (F, 3, 2), from back to front, and their shaded colours, (F, 3)."""
+    """The triangles that face the viewer, (F, 3, 2), the farthest first, and their colours in the light, (F, 3)."""
     camera = _camera(azimuth)
-    corners = mesh.vertices[mesh.faces] @ camera.T
-    raw = mesh.face_normals()
-    smooth = np.stack([np.bincount(mesh.faces.ravel(), np.repeat(raw[:, k], 3), len(mesh.vertices)) for k in range(3)], 1)
-    smooth /= np.linalg.norm(smooth, axis=1, keepdims=True)
-    normals = smooth[mesh.faces].mean(1) @ camera.T
-    light = np.array(LIGHT) / np.linalg.norm(LIGHT)
-    shade = 0.45 + 0.55 * (normals @ light).clip(0)
-    shaded = (rgb[mesh.faces].mean(1) * shade[:, None]).clip(0, 1)
-    front = (raw @ camera.T)[:, 2] > 0
-    order = np.flatnonzero(front)[np.argsort(corners[front].mean(1)[:, 2])]
-    return corners[order][:, :, :2], shaded[order]
+    corners, normals = mesh.vertices[mesh.faces] @ camera.T, mesh.face_normals() @ camera.T
+    smooth = np.zeros((len(mesh.vertices), 3))
+    np.add.at(smooth, mesh.faces.ravel(), np.repeat(normals, 3, axis=0))
+    smooth /= np.linalg.norm(smooth, axis=1, keepdims=True).clip(TINY)
+    lambert = (smooth[mesh.faces].mean(1) @ (LIGHT / np.linalg.norm(LIGHT))).clip(0)
+    shaded = rgb[mesh.faces].mean(1) * (0.5 + 0.5 * lambert[:, None])
+    seen = np.flatnonzero(normals[:, 2] > 0)
+    seen = seen[corners[seen, :, 2].mean(1).argsort()]
+    return corners[seen, :, :2], shaded[seen].clip(0, 1)
 
 
 def _camera(azimuth: float) -> np.ndarray:
-    """Rows: right, up and towards the viewer, who stands at this angle from the z axis."""
+    """Rows: to the right, up, towards the viewer."""
     turn, tilt = np.radians(azimuth), np.radians(TILT)
     right = np.array([np.cos(turn), 0.0, -np.sin(turn)])
     towards = np.array([np.sin(turn) * np.cos(tilt), np.sin(tilt), np.cos(turn) * np.cos(tilt)])

@@ -108,13 +108,14 @@ def alternate(
                 seconds=time.perf_counter() - begin,
             )
         )
+        stop = callback is not None and bool(callback(steps[-1]))
         settled = bool(((last - energy).abs().max() <= options.tol) & (change.abs().max() <= options.tol))
         feasible = float(error) <= options.marginal_tol
         if not bool(torch.isfinite(energy).any()):
             status = Status.NOT_FINITE
         elif settled and (feasible or not options.adaptive or inner >= options.max_steps):
             status = Status.CONVERGED if feasible else Status.MARGINALS
-        elif callback is not None and callback(steps[-1]):
+        elif stop:
             status = Status.STOPPED
         elif len(steps) >= options.max_iter:
             status = Status.OSCILLATES if _oscillates(steps, options) else Status.MAX_ITER
