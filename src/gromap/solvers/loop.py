@@ -59,7 +59,7 @@ class Loop:
     the end.  adaptive: Alg. kernel_gw_adaptive, from `sinkhorn.steps` up to `max_steps`; else always `sinkhorn.steps`.
     """
 
-    sinkhorn: Sinkhorn = Sinkhorn(steps=50)
+    sinkhorn: Sinkhorn = Sinkhorn(steps=50, tol=2e-3)
     adaptive: bool = True
     max_steps: int = 800
     max_iter: int = 100
