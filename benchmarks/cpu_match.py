@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from importlib import import_module, metadata
 from importlib.util import find_spec
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -64,9 +65,6 @@ def gromap_in(dtype: type) -> Callable[[Pair, float], Answer]:
         return Answer(solution.p2p_12, lambda: solution.plan.dense().astype(np.float64), extra)
 
     return run
-
-
-gromap_f32, gromap_f64 = gromap_in(np.float32), gromap_in(np.float64)
 
 
 def costs(pair: Pair) -> tuple[Array, Array]:
@@ -108,18 +106,21 @@ def ott_entropic(pair: Pair, epsilon: float) -> Answer:
 
 OTT_MODULES = ("jax", "jax.numpy", "ott.geometry.geometry", "ott.solvers.quadratic.gromov_wasserstein")
 SOLVERS = {
-    "gromap-f32": Solver(gromap_f32, "gromap", ("gromap",)),
-    "gromap-f64": Solver(gromap_f64, "gromap", ("gromap",)),
-    "pot-cg": Solver(pot_cg, "pot", ("ot", "scipy.spatial.distance")),
-    "pot-entropic": Solver(pot_entropic, "pot", ("ot", "scipy.spatial.distance")),
-    "ott": Solver(ott_entropic, "ott-jax", (*OTT_MODULES, "scipy.spatial.distance")),
+    "gromap-f32": Solver(gromap_in(np.float32), "gromap", ("gromap",)),
+    "gromap-f64": Solver(gromap_in(np.float64), "gromap", ("gromap",)),
+    "pot-cg": Solver(pot_cg, "pot", ("ot",)),
+    "pot-entropic": Solver(pot_entropic, "pot", ("ot",)),
+    "ott": Solver(ott_entropic, "ott-jax", OTT_MODULES),
 }
 REFERENCE = "gromap-f32"
+STATUS = Path("/proc/self/status")
 
 
 def peak_mb() -> float:
     """The largest resident set of this process so far."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1e6 if sys.platform == "darwin" else 1e3)
+    if STATUS.exists():  # Linux, where ru_maxrss also counts what the parent held when it started us
+        return int(STATUS.read_text().split("VmHWM:")[1].split()[0]) * 1024 / 1e6
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6  # macOS, in bytes
 
 
 def work(name: str, n: int, epsilon: float, timeout: int, seed: int, answer: Connection) -> None:
@@ -184,7 +185,7 @@ def row(record: dict[str, Any], reference: float | None) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sizes", type=int, nargs="+", default=[1000, 2000], help="points drawn from each shape")
+    parser.add_argument("--sizes", type=int, nargs="+", default=[1000, 2000, 4000], help="points drawn from each shape")
     parser.add_argument("--peers", nargs="+", choices=SOLVERS, default=list(SOLVERS), help="solvers to run, if installed")
     parser.add_argument("--timeout", type=int, default=300, help="seconds that one match may take")
     parser.add_argument("--epsilon", type=float, default=1e-3, help="temperature, in gromap's convention")
@@ -206,11 +207,12 @@ def main() -> None:
     for n in sorted(args.sizes):
         for name in names:
             if any(r["solver"] == name and "stopped" in r for r in records):
-                records.append({"n": n, "solver": name, "stopped": "not tried: stopped at a smaller size"})
-                continue
-            print(f"{name}, {n} points ...", file=sys.stderr, flush=True)
-            records.append(measure(name, n, args))
-            print(json.dumps(records[-1]), flush=True)
+                record = {"n": n, "solver": name, "stopped": "not tried: stopped at a smaller size"}
+            else:
+                print(f"{name}, {n} points ...", file=sys.stderr, flush=True)
+                record = measure(name, n, args)
+            print(json.dumps(record), flush=True)
+            records.append(record)
     print(f"\n{machine['cores']} cores, epsilon {args.epsilon:g}; ratio: time / time of {REFERENCE}")
     print(", ".join(f"{package} {version}" for package, version in machine["versions"].items()))
     print("lowest possible error: " + ", ".join(f"{e:.2f} % at {n}" for n, e in machine["floor_percent"].items()))

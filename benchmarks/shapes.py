@@ -6,15 +6,21 @@ The folder of shapes is $GROMAP_DATA, or ../shared/data beside the repository.
 from __future__ import annotations
 
 import os
+import re
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.spatial.distance import cdist
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
+HEADER = (
+    rb"ply\nformat binary_little_endian 1\.0\n(?:comment[^\n]*\n)*"
+    rb"element vertex (\d+)\nproperty float x\nproperty float y\nproperty float z\n(?:element|end_header)"
+)
 
 
 def data_folder() -> Path:
@@ -28,16 +34,12 @@ def data_folder() -> Path:
 
 def read_vertices(path: Path) -> Array:
     """The vertices of a binary little-endian PLY file whose vertices come first and are float x, y, z.  (V, 3)"""
-    head, mark, body = path.read_bytes().partition(b"end_header\n")
-    lines = head.decode("ascii", "replace").split("\n")
-    first = next((i for i, line in enumerate(lines) if line.startswith("element ")), 0)
-    layout = [f"property float {axis}" for axis in "xyz"]
-    end = lines[first + 4 : first + 5]
-    known = lines[first].startswith("element vertex ") and lines[first + 1 : first + 4] == layout
-    if not mark or "format binary_little_endian 1.0" not in lines or not known or end[:1] == ["property"]:
-        sys.exit(f"{path} is not a binary little-endian PLY file with vertices x, y, z in float32.")
-    count = int(lines[first].split()[2])
-    return np.frombuffer(body, "<f4", 3 * count).reshape(count, 3).astype(np.float64)
+    raw = path.read_bytes()
+    head = re.match(HEADER, raw)
+    start = raw.find(b"end_header\n") + len(b"end_header\n")
+    if head is None or len(raw) < start + 12 * int(head[1]):
+        sys.exit(f"{path} is not a whole binary little-endian PLY file with vertices x, y, z in float32.")
+    return np.frombuffer(raw, "<f4", 3 * int(head[1]), start).reshape(-1, 3).astype(np.float64)
 
 
 @dataclass(frozen=True)
@@ -86,9 +88,7 @@ def man_pair(n: int, seed: int = 0) -> Pair:
 
 def pairwise_distances(x: Array, y: Array) -> Array:
     """|x_i - y_j|, from the differences themselves: exact zeros on the diagonal.  (N, M)"""
-    from scipy.spatial.distance import cdist
-
-    return cdist(x, y)
+    return cdist(x, y).astype(np.float64, copy=False)
 
 
 def round_to_marginals(pi: Array, a: Array, b: Array) -> Array:

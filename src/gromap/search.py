@@ -61,7 +61,8 @@ def best_start(x: Tensor, y: Tensor, a: Tensor, b: Tensor, eps: float, options: 
         keep, drop = order[: (len(order) + 1) // 2], order[(len(order) + 1) // 2 :]
         dropped = end.energy[drop].tolist() + dropped
         gamma, duals = end.gamma[keep], Potentials(end.duals.f[keep], end.duals.g[keep])
-    best = alternate(coarse, gamma[0], Potentials(duals.f[0], duals.g[0]), options)
+    settle = replace(options, marginal_tol=max(options.marginal_tol, 5e-3))
+    best = alternate(coarse, gamma[0], Potentials(duals.f[0], duals.g[0]), settle)
     f = half_step(lifted_score(best.gamma, x, yc, eps), coarse.log_b, best.duals.g)
     g = half_step(lifted_score(best.gamma, xc, y, eps).mT, coarse.log_a, best.duals.f)
     return State(best.gamma, eps * f, eps * g), [float(best.energy), *dropped]

@@ -56,15 +56,16 @@ class Loop:
     """Options of the outer loop.
 
     tol: the energy, and 8 |Γ - Γ'|², must change by less than this in one step.  marginal_tol: misplaced mass allowed at
-    the end.  adaptive: Alg. kernel_gw_adaptive, from `sinkhorn.steps` up to `max_steps`; else always `sinkhorn.steps`.
+    the end.  adaptive: Alg. kernel_gw_adaptive, from `sinkhorn.steps` up to `max_steps`, each Sinkhorn ending early once it is
+    within `marginal_tol`; else always `sinkhorn` as given.
     """
 
-    sinkhorn: Sinkhorn = Sinkhorn(steps=50, tol=2e-3)
+    sinkhorn: Sinkhorn = Sinkhorn(steps=50)
     adaptive: bool = True
     max_steps: int = 800
     max_iter: int = 100
     tol: float = 1e-5
-    marginal_tol: float = 1e-2
+    marginal_tol: float = 1e-3
 
     def __post_init__(self) -> None:
         if self.max_iter < 1 or self.max_steps < self.sinkhorn.steps:
@@ -88,10 +89,11 @@ def alternate(
     """Run the loop from Γ and from potentials in nats. A batch of starts runs until all have settled."""
     a, b = problem.log_a.exp().double(), problem.log_b.exp().double()
     inner, begin, steps, status = options.sinkhorn.steps, time.perf_counter(), [], None
+    tol = options.sinkhorn.tol or (options.marginal_tol if options.adaptive else None)
     energy = torch.tensor(torch.inf)
     while status is None:
         score = problem.score(gamma)
-        duals = sinkhorn(score, problem.log_a, problem.log_b, duals, replace(options.sinkhorn, steps=inner))
+        duals = sinkhorn(score, problem.log_a, problem.log_b, duals, replace(options.sinkhorn, steps=inner, tol=tol))
         new, rows = problem.correlate(score, duals.f + problem.log_a, duals.g + problem.log_b)
         change = 8 * problem.distance2(gamma, new)
         dual = duals.f.double() @ a + duals.g.double() @ b - (rows.double().sum(-1) - 1)
