@@ -114,7 +114,7 @@ def keops(step: Step) -> Callable[[], tuple[Tensor, Tensor]]:
     """log Σ_j exp(s_ij + v_j) and log Σ_i exp(s_ij + u_i): two reductions over all pairs, compiled by KeOps."""
     import_module("pykeops").set_verbose(False)
     lazy = import_module("pykeops.torch").LazyTensor
-    (q, k), u, v = step
+    q, k, u, v = step.score.q, step.score.k, step.u, step.v
     score = (lazy(q[:, None].contiguous()) * lazy(k[None].contiguous())).sum(2)
     rows, cols = score + lazy(v[None, :, None].contiguous()), score + lazy(u[:, None, None].contiguous())
     return lambda: (rows.logsumexp(dim=1)[:, 0], cols.logsumexp(dim=0)[:, 0])

@@ -47,6 +47,11 @@ class Cost:
         """Whether the cost is known to be conditionally of negative type."""
         return True
 
+    @property
+    def radial(self) -> tuple[str, float] | None:
+        """The name and the parameter of the formula, for the costs of |x - x'| that the engine knows."""
+        return None
+
 
 @dataclass(frozen=True)
 class Power(Cost):
@@ -70,6 +75,10 @@ class Power(Cost):
     def cnt(self) -> bool:
         return self.p <= 2
 
+    @property
+    def radial(self) -> tuple[str, float] | None:
+        return "power", float(self.p)
+
     def __call__(self, x: Tensor, y: Tensor) -> Tensor:
         d = distances(x, y)
         if self.p == 1:
@@ -89,6 +98,10 @@ class Gaussian(Cost):
     def __post_init__(self) -> None:
         _positive(self, "sigma")
 
+    @property
+    def radial(self) -> tuple[str, float] | None:
+        return "gaussian", float(self.sigma)
+
     def __call__(self, x: Tensor, y: Tensor) -> Tensor:
         return -2 * torch.expm1(-distances(x, y).square() / (2 * self.sigma**2))
 
@@ -101,6 +114,10 @@ class Exponential(Cost):
 
     def __post_init__(self) -> None:
         _positive(self, "sigma")
+
+    @property
+    def radial(self) -> tuple[str, float] | None:
+        return "exponential", float(self.sigma)
 
     def __call__(self, x: Tensor, y: Tensor) -> Tensor:
         return -2 * torch.expm1(-distances(x, y) / self.sigma)

@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from gromap.engine import Score, lse, sums
+from gromap.engine import Score, lse, lse_if, sums
 
 
 @dataclass(frozen=True)
@@ -123,16 +123,16 @@ def _symmetric_step(score: Score, log_a: Tensor, log_b: Tensor, f: Tensor, g: Te
     """f <- f - ½ log(r / a), g <- g - ½ log(c / b) with the row and column sums r, c of π: Alg. sinkhorn_symm in one sweep.
 
     After a jump of Γ or ε the exponentials may overflow, or underflow along a whole row: then the same step is taken
-    through log-sum-exp. Near the solution π_ij <= min(a_i, b_j) and this cannot happen.
+    through log-sum-exp, decided on the device. Near the solution π_ij <= min(a_i, b_j) and this cannot happen.
     """
     r, c = sums(score, f + log_a, g + log_b)
     error = (r - log_a.exp()).abs().sum(-1) + (c - log_b.exp()).abs().sum(-1)
     row = torch.where(log_a > -torch.inf, r.log() - log_a, 0.0)  # points without mass keep their potential
     col = torch.where(log_b > -torch.inf, c.log() - log_b, 0.0)
-    if not bool(torch.isfinite(row).all() & torch.isfinite(col).all()):
-        row, col = lse(score, g + log_b) + f, lse(score.mT, f + log_a) + g
-        error = torch.full_like(error, 2.0)
-    return f - 0.5 * row, g - 0.5 * col, error
+    lost = ~(torch.isfinite(row).all() & torch.isfinite(col).all())
+    row = torch.where(lost, lse_if(lost, score, g + log_b) + f, row)
+    col = torch.where(lost, lse_if(lost, score.mT, f + log_a) + g, col)
+    return f - 0.5 * row, g - 0.5 * col, torch.where(lost, 2.0, error)
 
 
 def _standard_step(score: Score, log_a: Tensor, log_b: Tensor, f: Tensor, g: Tensor) -> tuple[Tensor, Tensor, Tensor]:

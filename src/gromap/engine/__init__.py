@@ -9,10 +9,15 @@
 
 with π_ij = exp(s_ij + u_i + v_j) and a score that is `LowRank(q, k)` or a dense tensor. For sums over i, hand in
 `score.mT`. Only `lse` is differentiable: its backward is `apply`, to first order.
+
+Low-rank float32 scores on a CUDA device go to the fused kernels of triton.py where Triton is there, all else to tiles.py.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from importlib.util import find_spec
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -20,14 +25,53 @@ from torch import Tensor
 
 from gromap.engine import tiles
 from gromap.engine.score import LowRank, Score
-from gromap.engine.tiles import apply, cost_apply, sums, topk
+from gromap.engine.tiles import topk
 
-__all__ = ["LowRank", "Score", "apply", "argmax", "cost_apply", "lse", "sums", "topk"]
+__all__ = ["LowRank", "Score", "apply", "argmax", "cost_apply", "lse", "lse_if", "sums", "topk"]
+
+HAS_TRITON = find_spec("triton") is not None
+
+
+def _fused(x: Score) -> bool:
+    return HAS_TRITON and x.device.type == "cuda" and x.dtype == torch.float32
+
+
+def _backend(score: Score) -> ModuleType:
+    if isinstance(score, LowRank) and _fused(score):
+        from gromap.engine import triton as fused
+
+        return fused
+    return tiles
+
+
+def cost_apply(cost: Callable[[Tensor, Tensor], Tensor], x: Tensor, y: Tensor, w: Tensor) -> Tensor:
+    """Σ_j c(x_i, y_j) w_j for a cost that maps (n, d) and (m, d) points to an (n, m) block.  (N, w)"""
+    radial = getattr(cost, "radial", None)
+    if radial is not None and _fused(x):
+        from gromap.engine import triton as fused
+
+        return fused.cost_apply(radial[0], radial[1], x, y, w)
+    return tiles.cost_apply(cost, x, y, w)
+
+
+def sums(score: Score, u: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    """Row and column sums of exp(s_ij + u_i + v_j).  (..., N) and (..., M)"""
+    return _backend(score).sums(score, u, v)
+
+
+def apply(score: Score, u: Tensor, v: Tensor, w: Tensor) -> Tensor:
+    """Σ_j exp(s_ij + u_i + v_j) w_j for the rows w_j of a (..., M, w) tensor.  (..., N, w)"""
+    return _backend(score).apply(score, u, v, w)
 
 
 def argmax(score: Score, v: Tensor) -> Tensor:
     """The column of the largest s_ij + v_j of each row.  (..., N)"""
-    return topk(score, v, 1)[1][..., 0]
+    return _backend(score).argmax(score, v)
+
+
+def lse_if(needed: Tensor, score: Score, v: Tensor) -> Tensor:
+    """`lse` where the flag is set; else anything, at no cost, and on a GPU without waiting for the flag."""
+    return _backend(score).lse(score, v, needed)
 
 
 def lse(score: Score, v: Tensor) -> Tensor:
@@ -46,7 +90,8 @@ class _LowRankLse(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        out = tiles.lse(LowRank(q, k), v)
+        score = LowRank(q, k)
+        out = _backend(score).lse(score, v)
         ctx.save_for_backward(q, k, v, out)
         return out
 

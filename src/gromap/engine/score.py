@@ -8,13 +8,15 @@ Both answer to `.shape`, `.dtype`, `.device`, `.mT` and `* number`, and that is 
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
 
 
-class LowRank(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class LowRank:
     """The matrix `q @ k.mT`, kept as its two factors.
 
     >>> score = LowRank(torch.ones(3, 2), torch.ones(4, 2))
@@ -38,11 +40,11 @@ class LowRank(NamedTuple):
     def device(self) -> torch.device:
         return self.q.device
 
-    @property
+    @cached_property
     def mT(self) -> LowRank:
         return LowRank(self.k, self.q)
 
-    def __mul__(self, factor: float) -> LowRank:  # type: ignore[override]
+    def __mul__(self, factor: float) -> LowRank:
         return LowRank(self.q * factor, self.k)
 
     def dense(self) -> Tensor:

@@ -86,9 +86,14 @@ def _exp2(block: Tensor) -> Tensor:
     return block.clamp_(min=FLOOR[block.dtype]).exp2_()
 
 
-def lse(score: Score, v: Tensor) -> Tensor:
-    """log Σ_j exp(s_ij + v_j), with a running maximum: safe for any finite score.  (..., N)"""
+def lse(score: Score, v: Tensor, needed: Tensor | None = None) -> Tensor:
+    """log Σ_j exp(s_ij + v_j), with a running maximum: safe for any finite score.  (..., N)
+
+    Zeros, at no cost, where `needed` is a flag that is not set.
+    """
     *batch, n, _ = score.shape
+    if needed is not None and not bool(needed):
+        return v.new_zeros(*batch, n)
     top = v.new_full((math.prod(batch), n), -math.inf)
     total = torch.zeros_like(top)
     for b, i, _, block in _blocks(score, None, v):
@@ -135,6 +140,11 @@ def topk(score: Score, v: Tensor, k: int) -> tuple[Tensor, Tensor]:
         best[b, i], pick = value.topk(k, -1)
         where[b, i] = index.gather(-1, pick)
     return LN2 * best.view(*batch, n, k), where.view(*batch, n, k)
+
+
+def argmax(score: Score, v: Tensor) -> Tensor:
+    """The column of the largest s_ij + v_j of each row.  (..., N)"""
+    return topk(score, v, 1)[1][..., 0]
 
 
 def cost_apply(cost: Callable[[Tensor, Tensor], Tensor], x: Tensor, y: Tensor, w: Tensor) -> Tensor:
