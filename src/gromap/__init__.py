@@ -6,7 +6,7 @@ from gromap.plan import Plan
 from gromap.sinkhorn import Annealing, Sinkhorn
 from gromap.solution import Solution, State, Status, load
 from gromap.solve import solve
-from gromap.solvers import CntGW, KernelGW, Loop, Step
+from gromap.solvers import CntGW, KernelGW, Loop, Multiscale, Step
 from gromap.space import Space
 
 __version__ = "0.1.0"
@@ -21,6 +21,7 @@ __all__ = [
     "KernelGW",
     "KernelPCA",
     "Loop",
+    "Multiscale",
     "Nystrom",
     "Plan",
     "Power",

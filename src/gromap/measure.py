@@ -10,6 +10,8 @@ from torch import Tensor
 
 from gromap.engine import LowRank, argmax
 
+SPREAD = 500  # cells that start from farthest points, which takes a pass over the cloud each
+
 
 @dataclass(frozen=True)
 class Measure:
@@ -41,10 +43,10 @@ def farthest_points(gap_to: Callable[[Tensor], Tensor], first: Tensor, k: int) -
     return torch.stack(chosen)
 
 
-def coarsen(x: Tensor, a: Tensor, k: int, iterations: int = 5) -> tuple[Tensor, Tensor]:
-    """At most k cell means and cell masses of a weighted cloud, by k-means from farthest points.
+def coarsen(x: Tensor, a: Tensor, k: int, iterations: int = 4) -> tuple[Tensor, Tensor]:
+    """At most k cell means and cell masses of a weighted cloud, by k-means. Mass and mean are kept exactly.
 
-    Mass and mean are kept exactly, and nothing depends on the order of the points.
+    A few cells start from farthest points, and do not depend on the order of the points; many start from random ones.
 
     >>> coarsen(torch.tensor([[0.0], [2.0], [10.0]]), torch.tensor([0.25, 0.25, 0.5]), 2)
     (tensor([[10.],
@@ -52,8 +54,11 @@ def coarsen(x: Tensor, a: Tensor, k: int, iterations: int = 5) -> tuple[Tensor, 
     """
     if k >= len(x):
         return x, a
-    first = x.square().sum(-1).argmax()
-    centres = x[farthest_points(lambda i: (x - x[i]).square().sum(-1), first, k)]
+    if k <= SPREAD:
+        first = x.square().sum(-1).argmax()
+        centres = x[farthest_points(lambda i: (x - x[i]).square().sum(-1), first, k)]
+    else:
+        centres = x[torch.randperm(len(x), generator=torch.Generator().manual_seed(0))[:k].to(x.device)]
     for _ in range(iterations):
         cell = argmax(LowRank(x, centres), -0.5 * centres.square().sum(-1))
         mass = a.new_zeros(len(centres)).index_add_(0, cell, a)

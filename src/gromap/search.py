@@ -13,11 +13,10 @@ import torch
 from torch import Tensor
 
 from gromap.measure import coarsen
-from gromap.objective import lifted_score
-from gromap.sinkhorn import Potentials, Sinkhorn, half_step
-from gromap.solution import State
+from gromap.sinkhorn import Potentials, Sinkhorn
 from gromap.solvers.cnt import CntProblem
 from gromap.solvers.loop import Loop, alternate
+from gromap.solvers.multiscale import interpolate
 
 COARSE = 400  # points of the coarse clouds
 AXES = 3  # leading axes whose signs are flipped
@@ -44,15 +43,17 @@ def random_start(x: Tensor, y: Tensor, a: Tensor, b: Tensor, seed: int) -> Tenso
     return (2 * draw - 1).to(x.device) * sx[:, None] * sy
 
 
-def best_start(x: Tensor, y: Tensor, a: Tensor, b: Tensor, eps: float, options: Loop) -> tuple[State, list[float]]:
-    """The best of the sign flips on coarse clouds, with its potentials, and the energies at which the others were dropped.
+def best_start(problem: CntProblem, options: Loop) -> tuple[Tensor, Potentials, list[float]]:
+    """The best of the sign flips on coarse clouds, with potentials for all points, and the energies that were met.
 
     All starts run as one batch; every few outer steps the better half goes on, and the last one runs until it settles.
+    The energies: that of the last one, then those at which the others were dropped.
     """
-    (xc, ac), (yc, bc) = coarsen(x[a > 0], a[a > 0], COARSE), coarsen(y[b > 0], b[b > 0], COARSE)
-    coarse = CntProblem(xc, yc, ac, bc, eps)
-    gamma = torch.stack(sign_flips(xc, yc, ac, bc))
-    duals = Potentials(xc.new_zeros(len(gamma), len(xc)), yc.new_zeros(len(gamma), len(yc)))
+    sides = ((problem.x, problem.a), (problem.y, problem.b))
+    (x, a), (y, b) = (coarsen(z[w > 0], w[w > 0], COARSE) for z, w in sides)
+    coarse = CntProblem(x, y, a, b, problem.eps)
+    gamma = torch.stack(sign_flips(x, y, a, b))
+    duals = Potentials(x.new_zeros(len(gamma), len(x)), y.new_zeros(len(gamma), len(y)))
     heat = replace(options, sinkhorn=Sinkhorn(steps=50), adaptive=False, max_iter=ROUND)
     dropped: list[float] = []
     while len(gamma) > 1:
@@ -63,6 +64,4 @@ def best_start(x: Tensor, y: Tensor, a: Tensor, b: Tensor, eps: float, options: 
         gamma, duals = end.gamma[keep], Potentials(end.duals.f[keep], end.duals.g[keep])
     settle = replace(options, marginal_tol=max(options.marginal_tol, 5e-3))
     best = alternate(coarse, gamma[0], Potentials(duals.f[0], duals.g[0]), settle)
-    f = half_step(lifted_score(best.gamma, x, yc, eps), coarse.log_b, best.duals.g)
-    g = half_step(lifted_score(best.gamma, xc, y, eps).mT, coarse.log_a, best.duals.f)
-    return State(best.gamma, eps * f, eps * g), [float(best.energy), *dropped]
+    return best.gamma, interpolate(coarse, best.gamma, best.duals, problem), [float(best.energy), *dropped]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 import time
 from collections.abc import Callable
@@ -17,10 +18,14 @@ from gromap.plan import Plan
 from gromap.search import best_start, random_start
 from gromap.sinkhorn import Potentials, half_step
 from gromap.solution import Solution, State
-from gromap.solvers import METHODS, CntGW, KernelGW, Step
-from gromap.solvers.cnt import scaled_features
+from gromap.solvers import METHODS, CntGW, KernelGW, Multiscale, Solver, Step
+from gromap.solvers.cnt import CntProblem, scaled_features
+from gromap.solvers.kernel import KernelProblem
 from gromap.solvers.loop import alternate
+from gromap.solvers.multiscale import interpolate
 from gromap.space import Space
+
+LARGE = 5000  # points from which "auto" builds a pyramid
 
 
 def solve(
@@ -31,7 +36,7 @@ def solve(
     cost: Any = "euclidean",
     epsilon: float = 1e-3,
     scale: str | None = "each",
-    method: str | CntGW | KernelGW = "auto",
+    method: str | Solver = "auto",
     dim: Any = None,
     init: Any = "auto",
     max_iter: int | None = None,
@@ -50,7 +55,7 @@ def solve(
     epsilon: temperature, in units of the scaled costs, squared.
     scale: "each" divides each cost by its own unit (`Space.scale`: radius 1, as in the paper), "joint" divides both by the
         larger unit, None takes the costs as given.
-    method: "auto", "cnt", "kernel", or a solver object with its options.
+    method: "cnt", "kernel", "multiscale", or a solver object with options; "auto" is "multiscale" for large clouds, or "cnt".
     dim: axes of the embedding, a share of variance in (0, 1), or a pair; None = 20, or N if there are fewer points.
     init: "auto" (sign flips of the leading axes on coarse clouds), "zero", "random", a (D, E) matrix, an earlier Solution.
     max_iter, tol: outer steps (100), and the change of energy below which the loop stops (1e-5, in units of the scaled
@@ -69,7 +74,7 @@ def solve(
     clock = {"embed": -time.perf_counter()}
     x, y = _spaces(X, Y, a, b, cost, dim, device, seed)
     eps = _check.positive(epsilon, "epsilon")
-    solver = _solver(method, max_iter, tol)
+    solver = _solver(method, len(x) * len(y), max_iter, tol)
     units = _units(x, y, scale)
     relative = x.scale * y.scale / (units[0] * units[1])
     loop = replace(solver.loop, tol=solver.loop.tol * relative)
@@ -85,23 +90,16 @@ def solve(
     clock["search"] = -time.perf_counter()
     if show:
         show("looking for a good start")
-    state, plan, energies = _start(init, x, y, units, eps, solver, seed)
+    gamma, duals, plan, found = _start(init, problem, x, y, units, solver, seed)
     clock["search"] += time.perf_counter()
     clock["solve"] = -time.perf_counter()
-
-    def nats(potential: Tensor | None, log_weights: Tensor) -> Tensor:
-        if potential is None or potential.shape != log_weights.shape:
-            return torch.zeros_like(log_weights)
-        return (potential / eps).to(log_weights)
-
-    duals = Potentials(nats(state.f, problem.log_a), nats(state.g, problem.log_b))
 
     def watch(step: Step) -> Any:
         if show:
             show.step(step, loop.max_iter)
         return callback(step) if callback is not None else None
 
-    end = alternate(problem, problem.start(state.gamma, plan), duals, loop, watch)
+    end = alternate(problem, problem.start(gamma, plan), duals, loop, watch)
     g = end.duals.g
     f = half_step(end.score, problem.log_b, g)  # rows exact, columns reported
     if bool((problem.b == 0).any()):
@@ -116,8 +114,7 @@ def solve(
     info: dict[str, Any] = {"method": solver.name, "device": str(x.device), "dtype": str(x.dtype), "seconds": clock}
     if "embedding" in x.__dict__:
         info["explained"] = [x.explained, y.explained]
-    if energies:
-        info["starts"] = energies
+    info |= found
     return Solution(
         plan=plan,
         state=State(problem.matrix(end.gamma, plan).to(x.dtype), eps * f, eps * g),
@@ -164,8 +161,12 @@ def _same_dtype(X: Any, Y: Any) -> tuple[Any, Any]:
     return tuple(t.to(wide).numpy() if _check.is_numpy(Z) else t.to(wide) for t, Z in ((x, X), (y, Y)))  # type: ignore[return-value]
 
 
-def _solver(method: Any, max_iter: int | None, tol: float | None) -> CntGW | KernelGW:
-    solver = method if isinstance(method, CntGW | KernelGW) else METHODS[_check.choice(method, METHODS, "method")]()
+def _solver(method: Any, pairs: int, max_iter: int | None, tol: float | None) -> Solver:
+    if not isinstance(method, Solver):
+        name = _check.choice(method, ["auto", *METHODS], "method")
+        solver = (Multiscale if pairs > LARGE**2 else CntGW)() if name == "auto" else METHODS[name]()
+    else:
+        solver = method
     loop = solver.loop
     if max_iter is not None:
         if not isinstance(max_iter, int | np.integer) or max_iter < 1:
@@ -173,7 +174,11 @@ def _solver(method: Any, max_iter: int | None, tol: float | None) -> CntGW | Ker
         loop = replace(loop, max_iter=int(max_iter))
     if tol is not None:
         loop = replace(loop, tol=_check.positive(tol, "tol"))
-    return replace(solver, loop=loop)
+    return (
+        replace(solver, solver=replace(solver.solver, loop=loop))
+        if isinstance(solver, Multiscale)
+        else replace(solver, loop=loop)
+    )
 
 
 def _units(x: Space, y: Space, scale: str | None) -> tuple[float, float]:
@@ -187,28 +192,46 @@ def _units(x: Space, y: Space, scale: str | None) -> tuple[float, float]:
 
 
 def _start(
-    init: Any, x: Space, y: Space, units: tuple[float, float], eps: float, solver: CntGW | KernelGW, seed: int
-) -> tuple[State, Plan | None, list[float]]:
-    """Γ_0, potentials and a plan if they are known, and the energies of the starts that were tried."""
+    init: Any, problem: CntProblem | KernelProblem, x: Space, y: Space, units: tuple[float, float], solver: Solver, seed: int
+) -> tuple[Tensor, Potentials, Plan | None, dict[str, Any]]:
+    """Γ_0, the potentials, the plan of an earlier solution, and what there is to tell: the starts and levels tried."""
+    state, plan, eps = None, None, problem.eps
+    duals = Potentials(torch.zeros_like(problem.log_a), torch.zeros_like(problem.log_b))
     if isinstance(init, Solution):
         state, plan = init.state, init.plan
     elif isinstance(init, State):
-        state, plan = init, None
-    elif isinstance(init, str) and _check.choice(init, ["auto", "zero", "random"], "init") != "zero":
-        features = [scaled_features(s, t) for s, t in ((x, units[0]), (y, units[1]))]
-        weights = [s.measure.weights for s in (x, y)]
-        if init == "random":
-            return State(random_start(*features, *weights, seed=seed)), None, []
-        found, energies = best_start(*features, *weights, eps=eps, options=solver.loop)
-        return found, None, energies
+        state = init
     elif isinstance(init, str):
-        state, plan = State(torch.zeros(x.embedding.features.shape[1], y.embedding.features.shape[1])), None
+        _check.choice(init, ["auto", "zero", "random"], "init")
     else:
-        state, plan = State(_check.tensor(init, "init")), None
-    expected = (x.embedding.features.shape[1], y.embedding.features.shape[1])
-    if tuple(state.gamma.shape) != expected:
-        raise ValueError(f"init must be a linear map of shape {expected} (dim of X, dim of Y), got {tuple(state.gamma.shape)}.")
-    return State(state.gamma.to(x.device), state.f, state.g), plan, []
+        state = State(_check.tensor(init, "init"))
+    shape = x.embedding.features.shape[1], y.embedding.features.shape[1]
+    if state is not None and tuple(state.gamma.shape) != shape:
+        raise ValueError(f"init must be a linear map of shape {shape} (dim of X, dim of Y), got {tuple(state.gamma.shape)}.")
+    if state is not None and state.f is not None and state.g is not None and (len(state.f), len(state.g)) == (len(x), len(y)):
+        duals = Potentials((state.f / eps).to(problem.log_a), (state.g / eps).to(problem.log_b))
+        return state.gamma.to(x.device), duals, plan, {}
+
+    if isinstance(problem, CntProblem):
+        embedded = problem
+    else:
+        embedded = CntProblem(scaled_features(x, units[0]), scaled_features(y, units[1]), problem.a, problem.b, eps)
+    levels = solver.pyramid(embedded) if isinstance(solver, Multiscale) else [embedded]
+    told: dict[str, Any] = {"levels": [max(len(p.a), len(p.b)) for p in levels]} if len(levels) > 1 else {}
+    first = levels[0]
+    duals = Potentials(torch.zeros_like(first.log_a), torch.zeros_like(first.log_b))
+    if state is not None:
+        gamma = state.gamma.to(x.device).double()
+    elif init == "auto":
+        gamma, duals, told["starts"] = best_start(first, solver.loop)
+    elif init == "random":
+        gamma = random_start(embedded.x, embedded.y, embedded.a, embedded.b, seed=seed)
+    else:
+        gamma = torch.zeros(shape, dtype=torch.float64, device=x.device)
+    for coarse, fine in itertools.pairwise(levels):
+        end = alternate(coarse, gamma, duals, solver.loop)
+        gamma, duals = end.gamma, interpolate(coarse, end.gamma, end.duals, fine)
+    return gamma, duals, plan, told
 
 
 def _history(steps: list[Step]) -> dict[str, np.ndarray]:

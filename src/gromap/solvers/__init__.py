@@ -3,7 +3,9 @@
 from gromap.solvers.cnt import CntGW
 from gromap.solvers.kernel import KernelGW
 from gromap.solvers.loop import Loop, Step
+from gromap.solvers.multiscale import Multiscale
 
-__all__ = ["CntGW", "KernelGW", "Loop", "Step"]
+__all__ = ["METHODS", "CntGW", "KernelGW", "Loop", "Multiscale", "Solver", "Step"]
 
-METHODS = {"auto": CntGW, "cnt": CntGW, "kernel": KernelGW}
+Solver = CntGW | KernelGW | Multiscale
+METHODS: dict[str, type[Solver]] = {"cnt": CntGW, "kernel": KernelGW, "multiscale": Multiscale}

@@ -1,0 +1,73 @@
+"""Multiscale (Alg. multiscale_dual_kernelpca, multiscale_interpolate): converge on few points, finish on all.
+
+Γ does not know the support of the measures, so a coarse solution is a start for the finer level, and its potentials extend to
+new points by one soft half-step against the other coarse cloud, with the coarse Γ and the same centring.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from gromap.measure import coarsen
+from gromap.objective import lifted_score
+from gromap.sinkhorn import Potentials, half_step
+from gromap.solvers.cnt import CntGW, CntProblem
+from gromap.solvers.loop import Loop
+from gromap.space import Space
+
+
+@dataclass(frozen=True)
+class Multiscale:
+    """A pyramid of coarser clouds (weighted k-means in the embedding) around CntGW.
+
+    ratio: points of a level over those of the next finer one.  levels: how many, all points included; None = as many as
+    leave at least `coarsest` points.  `Multiscale(levels=2)` is the paper's algorithm.
+
+    >>> import numpy as np, gromap
+    >>> X = np.random.default_rng(0).normal(size=(300, 3))
+    >>> gromap.solve(X, X[::-1], method=gromap.Multiscale(levels=2)).info["levels"]
+    [30, 300]
+    """
+
+    solver: CntGW = CntGW()
+    ratio: float = 0.1
+    coarsest: int = 1500
+    levels: int | None = None
+
+    name = "multiscale"
+
+    def __post_init__(self) -> None:
+        if not 0 < self.ratio < 1 or self.coarsest < 2 or (self.levels is not None and self.levels < 1):
+            raise ValueError(f"Multiscale needs 0 < ratio < 1, coarsest >= 2 and levels >= 1 or None, got {self}.")
+
+    @property
+    def loop(self) -> Loop:
+        return self.solver.loop
+
+    def problem(self, x: Space, y: Space, scale: tuple[float, float], eps: float) -> CntProblem:
+        return self.solver.problem(x, y, scale, eps)
+
+    def pyramid(self, full: CntProblem) -> list[CntProblem]:
+        """The problem at every level, the coarsest first, the full one last."""
+        found = [full]
+        while self._goes_on(found[0], len(found)):
+            p = found[0]
+            sides = ((p.x, p.a), (p.y, p.b))
+            (x, a), (y, b) = (coarsen(z[w > 0], w[w > 0], max(2, math.ceil(self.ratio * len(z)))) for z, w in sides)
+            found.insert(0, CntProblem(x, y, a, b, full.eps))
+        return found
+
+    def _goes_on(self, problem: CntProblem, count: int) -> bool:
+        if self.levels is not None:
+            return count < self.levels
+        return self.ratio * min(len(problem.a), len(problem.b)) >= self.coarsest
+
+
+def interpolate(coarse: CntProblem, gamma: Tensor, duals: Potentials, fine: CntProblem) -> Potentials:
+    """Alg. Interpolate: the coarse potentials on the points of a finer level."""
+    f = half_step(lifted_score(gamma, fine.x, coarse.y, fine.eps), coarse.log_b, duals.g)
+    g = half_step(lifted_score(gamma, coarse.x, fine.y, fine.eps).mT, coarse.log_a, duals.f)
+    return Potentials(f, g)

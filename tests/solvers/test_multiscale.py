@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from gromap import CntGW, Multiscale, solve
+from gromap.datasets import humans
+from gromap.measure import coarsen
+from tests.conftest import cloud
+
+
+@pytest.mark.parametrize("k", [7, 600])
+def test_coarsening_keeps_mass_and_mean(k):
+    x, a = (torch.from_numpy(z) for z in cloud(1500, 4, 0))
+    centres, mass = coarsen(x, a, k)
+    assert len(centres) <= k
+    torch.testing.assert_close(mass.sum(), a.sum())
+    torch.testing.assert_close(mass @ centres, a @ x)
+
+
+@pytest.mark.parametrize("options", [{"levels": 2}, {"levels": 3, "ratio": 0.3}, {"coarsest": 100}, {"levels": 1}])
+def test_multiscale_reaches_the_energy_of_cnt(options):
+    pair = humans()
+    rng = np.random.default_rng(0)
+    x, y = (m.vertices[rng.permutation(len(m.vertices))[:n]] for m, n in ((pair.source, 1500), (pair.target, 1300)))
+    direct = solve(x, y, method="cnt")
+    pyramid = solve(x, y, method=Multiscale(**options))
+    assert pyramid.converged
+    assert pyramid.history["energy"][-1] <= direct.history["energy"][-1] * 1.001
+    if options.get("levels", 2) > 1:
+        assert pyramid.info["levels"][-1] == 1500
+        assert pyramid.info["levels"] == sorted(pyramid.info["levels"])
+
+
+def test_fewer_fine_steps_from_zero():
+    pair = humans()
+    x, y = pair.source.vertices[:1200], pair.target.vertices[:1000]
+    direct, pyramid = (solve(x, y, method=m, init="zero") for m in (CntGW(), Multiscale(levels=2, ratio=0.5)))
+    assert 1.5 * pyramid.history["inner_steps"].sum() < direct.history["inner_steps"].sum()
+
+
+def test_weights_and_warm_start(pair):
+    x, y, a, b = pair
+    a[3] = 0
+    first = solve(x, y, a, b, epsilon=0.02, method=Multiscale(levels=2, ratio=0.5))
+    assert not first.plan.dense()[3].any()
+    again = solve(x, y, a, b, epsilon=0.02, method="multiscale", init=first)
+    assert len(again.history["energy"]) <= 2
+    assert "levels" not in again.info
+
+
+@pytest.mark.parametrize("bad", [{"ratio": 1.0}, {"coarsest": 1}, {"levels": 0}])
+def test_bad_options(bad):
+    with pytest.raises(ValueError, match="Multiscale needs"):
+        Multiscale(**bad)
