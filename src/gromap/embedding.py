@@ -44,7 +44,7 @@ class Nystrom:
     """
 
     landmarks: int = 2000
-    refine: int = 2
+    refine: int = 1
     choice: str = "random"
 
     def __post_init__(self) -> None:

@@ -15,6 +15,7 @@ from gromap.embedding import Embedding, KernelPCA, Method, Nystrom, embed, kerne
 from gromap.measure import Measure
 
 EXACT = 4096  # up to this many points `embedding="auto"` is exact kernel PCA
+REFINED = 50_000  # and up to this many it refines Nyström by a sweep over all pairs, for a spectrum right to 3e-6, else 4e-4
 
 
 class Space:
@@ -57,7 +58,8 @@ class Space:
         self.dim = _check.dimension(dim, len(points), name)
         if isinstance(embedding, str):
             _check.choice(embedding, ["auto"], "embedding")
-            embedding = KernelPCA() if len(points) <= EXACT else Nystrom()
+            n = len(points)
+            embedding = KernelPCA() if n <= EXACT else Nystrom(refine=1 if n <= REFINED else 0)
         self.method = embedding
 
     @classmethod
