@@ -15,6 +15,7 @@ from gromap.costs import Exponential, Gaussian, Power
 from gromap.engine import triton as fused
 from tests.engine.test_tiles import make
 
+pytestmark = pytest.mark.gpu  # `make test-gpu` runs these too
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 SHAPES = [((), 5, 7, 1), ((), 130, 67, 21), ((2,), 33, 150, 3), ((), 140, 129, 64)]
 

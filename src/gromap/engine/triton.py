@@ -55,21 +55,21 @@ class _Operands:
         self.count = math.prod(lead)
         if score not in _halves:
             root = math.sqrt(LOG2E)
-            _halves[score] = split(self._flat(score.q, 2), True, root), split(self._flat(score.k, 2), False, root)
+            _halves[score] = split(self.flat(score.q, 2), True, root), split(self.flat(score.k, 2), False, root)
         self.q, self.k = _halves[score]
         self.u = self._bias(u, self.n)
         self.v = self._bias(v, self.m)
         self.width = self.q.shape[-1]
         self.chunk = min(CHUNK, self.width)
 
-    def _flat(self, x: Tensor, keep: int) -> Tensor:
+    def flat(self, x: Tensor, keep: int) -> Tensor:
         tail = x.shape[-keep:]
         return x.expand(*self.batch, *tail).reshape(-1, *tail)
 
     def _bias(self, w: Tensor | None, size: int) -> Tensor:
         if w is None:
             return torch.zeros(self.count, size, device=self.q.device)
-        return (LOG2E * self._flat(w, 1)).contiguous()
+        return (LOG2E * self.flat(w, 1)).contiguous()
 
 
 @triton.jit
@@ -87,7 +87,7 @@ def _scores(q_row, k_col, width: tl.constexpr, chunk: tl.constexpr, rows_in, col
 @triton.jit
 def _sums_kernel(Q, K, U, V, R, C, n, m, span, width: tl.constexpr, chunk: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr):
     """Row and column sums: a program owns columns J and walks over a span of rows, so that column sums stay in registers."""
-    batch = tl.program_id(2)
+    batch = tl.program_id(2).to(tl.int64)
     cols = tl.program_id(0) * BN + tl.arange(0, BN)
     cols_in = cols < m
     k_col = K + batch * m * width + cols[None, :].to(tl.int64) * width
@@ -110,7 +110,7 @@ def _lse_kernel(Q, K, V, NEEDED, OUT, n, m, width: tl.constexpr, chunk: tl.const
     """log2 Σ_j 2^(s_ij + v_j) with a running maximum; does nothing unless it is needed."""
     if tl.load(NEEDED) == 0:
         return
-    batch = tl.program_id(1)
+    batch = tl.program_id(1).to(tl.int64)
     rows = tl.program_id(0) * BM + tl.arange(0, BM)
     rows_in = rows < n
     q_row = Q + batch * n * width + rows[:, None].to(tl.int64) * width
@@ -148,7 +148,7 @@ def _apply_kernel(
 ):
     """Σ_j p_ij w_j for a block of BW columns of W = [hi, lo] in bfloat16, which has the range of p; p is split likewise."""
     half: tl.constexpr = W.dtype.element_ty
-    batch = tl.program_id(2)
+    batch = tl.program_id(2).to(tl.int64)
     rows = tl.program_id(0) * BM + tl.arange(0, BM)
     rows_in = rows < n
     e = tl.program_id(1) * BW + tl.arange(0, BW)
@@ -208,7 +208,7 @@ def _cost_kernel(
 @triton.jit
 def _argmax_kernel(Q, K, V, OUT, n, m, width: tl.constexpr, chunk: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr):
     """The first column of the largest s_ij + v_j."""
-    batch = tl.program_id(1)
+    batch = tl.program_id(1).to(tl.int64)
     rows = tl.program_id(0) * BM + tl.arange(0, BM)
     rows_in = rows < n
     q_row = Q + batch * n * width + rows[:, None].to(tl.int64) * width
@@ -254,7 +254,7 @@ def lse(score: LowRank, v: Tensor, needed: Tensor | None = None) -> Tensor:
 def apply(score: LowRank, u: Tensor, v: Tensor, w: Tensor) -> Tensor:
     """Σ_j exp(s_ij + u_i + v_j) w_j for the rows w_j of a (..., M, w) tensor.  (..., N, w)"""
     z = _Operands(score, u, v)
-    w = z._flat(w, 2)
+    w = z.flat(w, 2)
     columns = w.shape[-1]
     half = torch.bfloat16 if w.is_cuda else torch.float16  # Triton's interpreter has no bfloat16
     high = w.to(half)
