@@ -18,7 +18,7 @@ from gromap.plan import Plan
 from gromap.search import best_start, random_start
 from gromap.sinkhorn import Potentials, half_step
 from gromap.solution import Solution, State
-from gromap.solvers import METHODS, CntGW, KernelGW, Multiscale, Solver, Step
+from gromap.solvers import METHODS, CntGW, KernelGW, Loop, Multiscale, Solver, Step
 from gromap.solvers.cnt import CntProblem, scaled_features
 from gromap.solvers.kernel import KernelProblem
 from gromap.solvers.loop import alternate
@@ -90,7 +90,7 @@ def solve(
     clock["search"] = -time.perf_counter()
     if show:
         show("looking for a good start")
-    gamma, duals, plan, found = _start(init, problem, x, y, units, solver, seed)
+    gamma, duals, plan, found = _start(init, problem, x, y, units, solver, loop, seed)
     clock["search"] += time.perf_counter()
     clock["solve"] = -time.perf_counter()
 
@@ -192,7 +192,14 @@ def _units(x: Space, y: Space, scale: str | None) -> tuple[float, float]:
 
 
 def _start(
-    init: Any, problem: CntProblem | KernelProblem, x: Space, y: Space, units: tuple[float, float], solver: Solver, seed: int
+    init: Any,
+    problem: CntProblem | KernelProblem,
+    x: Space,
+    y: Space,
+    units: tuple[float, float],
+    solver: Solver,
+    loop: Loop,
+    seed: int,
 ) -> tuple[Tensor, Potentials, Plan | None, dict[str, Any]]:
     """Γ_0, the potentials, the plan of an earlier solution, and what there is to tell: the starts and levels tried."""
     state, plan, eps = None, None, problem.eps
@@ -223,13 +230,13 @@ def _start(
     if state is not None:
         gamma = state.gamma.to(x.device).double()
     elif init == "auto":
-        gamma, duals, told["starts"] = best_start(first, solver.loop)
+        gamma, duals, told["starts"] = best_start(first, loop)
     elif init == "random":
         gamma = random_start(embedded.x, embedded.y, embedded.a, embedded.b, seed=seed)
     else:
         gamma = torch.zeros(shape, dtype=torch.float64, device=x.device)
     for coarse, fine in itertools.pairwise(levels):
-        end = alternate(coarse, gamma, duals, solver.loop)
+        end = alternate(coarse, gamma, duals, loop)
         gamma, duals = end.gamma, interpolate(coarse, end.gamma, end.duals, fine)
     return gamma, duals, plan, told
 
