@@ -8,7 +8,6 @@ from importlib.resources import files
 
 import numpy as np
 import pytest
-import torch
 
 from gromap import demo
 from gromap.datasets import Mesh, Pair, humans
@@ -111,16 +110,6 @@ def test_figure_refuses_colours_of_another_mesh(pair: Pair):
         correspondence_figure(pair.source, pair.target, colours, colours)
 
 
-@pytest.fixture
-def one_thread():
-    """Two spinning threads take ten times as long where another process wants the same cores."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
-@pytest.mark.usefixtures("one_thread")
 def test_demo_writes_a_picture_and_prints_the_result(tmp_path, capsys):
     from matplotlib.image import imread
 

@@ -12,7 +12,6 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from gromap.measure import coarsen
 from gromap.sinkhorn import Potentials, Sinkhorn
 from gromap.solvers.cnt import CntProblem
 from gromap.solvers.loop import Loop, alternate
@@ -49,11 +48,10 @@ def best_start(problem: CntProblem, options: Loop) -> tuple[Tensor, Potentials, 
     All starts run as one batch; every few outer steps the better half goes on, and the last one runs until it settles.
     The energies: that of the last one, then those at which the others were dropped.
     """
-    sides = ((problem.x, problem.a), (problem.y, problem.b))
-    (x, a), (y, b) = (coarsen(z[w > 0], w[w > 0], COARSE) for z, w in sides)
-    coarse = CntProblem(x, y, a, b, problem.eps)
-    gamma = torch.stack(sign_flips(x, y, a, b))
-    duals = Potentials(x.new_zeros(len(gamma), len(x)), y.new_zeros(len(gamma), len(y)))
+    coarse = problem.coarser(COARSE, COARSE)
+    gamma = torch.stack(sign_flips(coarse.x, coarse.y, coarse.a, coarse.b))
+    f, g = (w.new_zeros(len(gamma), len(w)) for w in (coarse.a, coarse.b))
+    duals = Potentials(f, g)
     heat = replace(options, sinkhorn=Sinkhorn(steps=50), adaptive=False, max_iter=ROUND)
     dropped: list[float] = []
     while len(gamma) > 1:

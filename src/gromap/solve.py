@@ -203,7 +203,6 @@ def _start(
 ) -> tuple[Tensor, Potentials, Plan | None, dict[str, Any]]:
     """Γ_0, the potentials, the plan of an earlier solution, and what there is to tell: the starts and levels tried."""
     state, plan, eps = None, None, problem.eps
-    duals = Potentials(torch.zeros_like(problem.log_a), torch.zeros_like(problem.log_b))
     if isinstance(init, Solution):
         state, plan = init.state, init.plan
     elif isinstance(init, State):

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from gromap.engine import LowRank, apply
+from gromap.measure import coarsen
 from gromap.objective import constant, lifted_score, quartic
 from gromap.plan import Plan
 from gromap.solvers.loop import Loop
@@ -49,6 +50,11 @@ class CntProblem:
         self.constant = constant(x, a, y, b)
         self.x_norms = x.double().square().sum(-1)
         self.values = torch.cat([y, y.square().sum(-1, keepdim=True), torch.ones_like(y[:, :1])], 1)  # (M, E + 2)
+
+    def coarser(self, n: int, m: int) -> CntProblem:
+        """The same problem between at most n and m cell means."""
+        (x, a), (y, b) = (coarsen(z[w > 0], w[w > 0], k) for z, w, k in ((self.x, self.a, n), (self.y, self.b, m)))
+        return CntProblem(x, y, a, b, self.eps)
 
     def start(self, gamma: Tensor, plan: Plan | None = None) -> Tensor:
         return gamma.double()

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from gromap.measure import coarsen
 from gromap.objective import lifted_score
 from gromap.sinkhorn import Potentials, half_step
 from gromap.solvers.cnt import CntGW, CntProblem
@@ -54,10 +53,8 @@ class Multiscale:
         """The problem at every level, the coarsest first, the full one last."""
         found = [full]
         while self._goes_on(found[0], len(found)):
-            p = found[0]
-            sides = ((p.x, p.a), (p.y, p.b))
-            (x, a), (y, b) = (coarsen(z[w > 0], w[w > 0], max(2, math.ceil(self.ratio * len(z)))) for z, w in sides)
-            found.insert(0, CntProblem(x, y, a, b, full.eps))
+            n, m = (max(2, math.ceil(self.ratio * len(w))) for w in (found[0].a, found[0].b))
+            found.insert(0, found[0].coarser(n, m))
         return found
 
     def _goes_on(self, problem: CntProblem, count: int) -> bool:
