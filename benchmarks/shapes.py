@@ -19,7 +19,8 @@ Array = NDArray[np.float64]
 Index = NDArray[np.int64]
 HEADER = (
     rb"ply\nformat binary_little_endian 1\.0\n(?:comment[^\n]*\n)*"
-    rb"element vertex (\d+)\nproperty float x\nproperty float y\nproperty float z\n(?:element|end_header)"
+    rb"element vertex (\d+)\nproperty float x\nproperty float y\nproperty float z\n"
+    rb"element face (\d+)\nproperty list uchar int \w+\nend_header\n"
 )
 
 
@@ -32,14 +33,23 @@ def data_folder() -> Path:
     return folder
 
 
-def read_vertices(path: Path) -> Array:
-    """The vertices of a binary little-endian PLY file whose vertices come first and are float x, y, z.  (V, 3)"""
+def read_mesh(path: Path) -> tuple[Array, Index]:
+    """Vertices and triangles of a binary little-endian PLY file that holds float x, y, z and int32 triangles, nothing else."""
     raw = path.read_bytes()
     head = re.match(HEADER, raw)
-    start = raw.find(b"end_header\n") + len(b"end_header\n")
-    if head is None or len(raw) < start + 12 * int(head[1]):
-        sys.exit(f"{path} is not a whole binary little-endian PLY file with vertices x, y, z in float32.")
-    return np.frombuffer(raw, "<f4", 3 * int(head[1]), start).reshape(-1, 3).astype(np.float64)
+    if head is None or len(raw) != head.end() + 12 * int(head[1]) + 13 * int(head[2]):
+        sys.exit(f"{path} is not a whole binary little-endian PLY file of triangles with vertices x, y, z in float32.")
+    vertices = np.frombuffer(raw, "<f4", 3 * int(head[1]), head.end()).reshape(-1, 3)
+    faces = np.frombuffer(raw, [("count", "u1"), ("corners", "<i4", 3)], int(head[2]), head.end() + vertices.nbytes)
+    return vertices.astype(np.float64), faces["corners"].astype(np.int64)
+
+
+def vertex_areas(vertices: Array, faces: Index) -> Array:
+    """A third of the area of the triangles around each vertex, as a share of the whole.  (V,)"""
+    p, q, r = np.moveaxis(vertices[faces], 1, 0)
+    area = np.linalg.norm(np.cross(q - p, r - p), axis=1)
+    total = np.bincount(faces.ravel(), np.repeat(area, 3), len(vertices))
+    return total / total.sum()
 
 
 @dataclass(frozen=True)
@@ -67,13 +77,20 @@ class Pair:
 
 
 def man_pair(n: int, seed: int = 0) -> Pair:
-    """n vertices of the man in A-pose and, drawn independently and in random order, n of the same man running."""
+    """n vertices of the man in A-pose and, drawn independently and in random order, n of the same man running.
+
+    Vertices are drawn by their area, so that the clouds cover the surfaces evenly: the mesh itself is much finer on the
+    face, the hands and the feet.
+    """
     poses = data_folder() / "poses"
-    source, target = (read_vertices(poses / f"mh_man_{k}.ply") for k in (0, 1))
+    (source, faces), (target, _) = (read_mesh(poses / f"mh_man_{k}.ply") for k in (0, 1))
     mirror = np.load(poses / "mh_man.sym.npy")
     if not 2 <= n <= len(source):
         sys.exit(f"The man has {len(source)} vertices: ask for 2 to {len(source)} points, not {n}.")
-    i, j = (np.random.default_rng([seed, side]).permutation(len(source))[:n] for side in (0, 1))
+    i, j = (
+        np.random.default_rng([seed, side]).choice(len(source), n, replace=False, p=vertex_areas(shape, faces))
+        for side, shape in enumerate((source, target))
+    )
     x = source[i] - source[i].mean(0)
     centre = target[j].mean(0)
     radius = np.linalg.norm(target[j] - centre, axis=1).max()
