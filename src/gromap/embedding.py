@@ -20,7 +20,7 @@ from torch import Tensor
 
 from gromap.costs import Cost, Power
 from gromap.engine import cost_apply
-from gromap.measure import Measure, farthest_points
+from gromap.measure import Measure, farthest_points, nearest
 
 DENSE = 4096  # up to this size the cost matrix is kept (128 MiB in float64)
 SMALL = 512  # up to this size the eigenvectors are computed directly
@@ -209,15 +209,19 @@ def _landmark_embedding(cost: Cost, measure: Measure, dim: int, method: Nystrom,
     points, a = measure.points, measure.weights.double()
     count = min(method.landmarks, len(measure.support))
     if method.choice == "random":
-        chosen = torch.multinomial(a.cpu(), count, generator=generator).to(a.device)
+        race = torch.rand(len(a), generator=generator, dtype=torch.float64).to(a.device).log() / a  # Efraimidis & Spirakis 2006
+        chosen = race.topk(count).indices
     else:
         alive = points[measure.support]
         gap = farthest_points(lambda i: cost(alive, alive[i][None])[:, 0], torch.zeros_like(measure.support[0]), count)
         chosen = measure.support[gap]
     landmarks = points[chosen]
-    rows = max(1, (1 << 22) // count)
-    nearest = torch.cat([cost(piece, landmarks).argmin(1) for piece in points.split(rows)])
-    mass = torch.zeros(count, dtype=a.dtype, device=a.device).index_add_(0, nearest, a)
+    if cost.radial is not None:
+        owner = nearest(points, landmarks)
+    else:
+        rows = max(1, (1 << 22) // count)
+        owner = torch.cat([cost(piece, landmarks).argmin(1) for piece in points.split(rows)])
+    mass = torch.zeros(count, dtype=a.dtype, device=a.device).index_add_(0, owner, a)
     full = mass > 0
     return _kernel_pca(cost, Measure(landmarks[full], mass[full]), min(dim, int(full.sum())), KernelPCA(), seed=0)
 

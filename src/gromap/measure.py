@@ -8,8 +8,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gromap.engine import LowRank, argmax
+from gromap.engine import LowRank, argmax, split_cells
 
+AXES = 8  # leading axes that the median cuts look at
+LLOYD = 5e9  # pairs of points and cells up to which k-means improves the cells
 SPREAD = 500  # cells that start from farthest points, which takes a pass over the cloud each
 
 
@@ -43,10 +45,19 @@ def farthest_points(gap_to: Callable[[Tensor], Tensor], first: Tensor, k: int) -
     return torch.stack(chosen)
 
 
+def nearest(x: Tensor, centres: Tensor) -> Tensor:
+    """The index of the centre next to each point, in Euclidean distance.  (N,)"""
+    origin = centres.mean(0)
+    unit = (centres - origin).abs().max().clamp(min=1e-30)
+    x, centres = (x - origin) / unit, (centres - origin) / unit
+    return argmax(LowRank(x, centres), -0.5 * centres.square().sum(-1))
+
+
 def coarsen(x: Tensor, a: Tensor, k: int, iterations: int = 4) -> tuple[Tensor, Tensor]:
     """At most k cell means and cell masses of a weighted cloud, by k-means. Mass and mean are kept exactly.
 
-    A few cells start from farthest points, and do not depend on the order of the points; many start from random ones.
+    A few cells start from farthest points, and do not depend on the order of the points; many start from recursive median
+    cuts, and stay as these are where k-means would take longer than the rest of a match.
 
     >>> coarsen(torch.tensor([[0.0], [2.0], [10.0]]), torch.tensor([0.25, 0.25, 0.5]), 2)
     (tensor([[10.],
@@ -57,12 +68,19 @@ def coarsen(x: Tensor, a: Tensor, k: int, iterations: int = 4) -> tuple[Tensor, 
     if k <= SPREAD:
         first = x.square().sum(-1).argmax()
         centres = x[farthest_points(lambda i: (x - x[i]).square().sum(-1), first, k)]
+        mass = a
     else:
-        centres = x[torch.randperm(len(x), generator=torch.Generator().manual_seed(0))[:k].to(x.device)]
+        size = -(-len(x) // k)
+        centres, mass = _cell_means(x, a, split_cells(x[:, :AXES], size).place // size, k)
+        iterations = iterations // 2 if len(x) * k <= LLOYD else 0
     for _ in range(iterations):
-        cell = argmax(LowRank(x, centres), -0.5 * centres.square().sum(-1))
-        mass = a.new_zeros(len(centres)).index_add_(0, cell, a)
-        total = torch.zeros_like(centres).index_add_(0, cell, a[:, None] * x)
-        full = mass > 0
-        centres, mass = total[full] / mass[full, None], mass[full]
+        centres, mass = _cell_means(x, a, nearest(x, centres), len(centres))
     return centres, mass
+
+
+def _cell_means(x: Tensor, a: Tensor, cell: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """Means and masses of the cells that have mass."""
+    mass = a.new_zeros(k).index_add_(0, cell, a)
+    total = x.new_zeros(k, x.shape[1]).index_add_(0, cell, a[:, None] * x)
+    full = mass > 0
+    return total[full] / mass[full, None], mass[full]

@@ -12,7 +12,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from gromap.engine import LowRank
+from gromap.engine import Grid, LowRank
 
 
 def quartic(x: Tensor, a: Tensor) -> float:
@@ -30,10 +30,10 @@ def constant(x: Tensor, a: Tensor, y: Tensor, b: Tensor) -> float:
     return quartic(x, a) + quartic(y, b) - 4 * sx * sy
 
 
-def lifted_score(gamma: Tensor, x: Tensor, y: Tensor, eps: float) -> LowRank:
+def lifted_score(gamma: Tensor, x: Tensor, y: Tensor, eps: float, grid: Grid | None = None) -> LowRank:
     """-C_Γ / ε as a score of rank min(D, E) + 1, both factors of the same size (Γ = U S Vᵀ).
 
-    gamma may carry batch axes: (..., D, E).
+    gamma may carry batch axes: (..., D, E).  grid: the spatial order of both clouds, where tiles may be left out.
     """
     u, s, vt = torch.linalg.svd(gamma.double(), full_matrices=False)
     half = (16 / eps * s).sqrt()[..., None, :]  # (..., 1, R)
@@ -43,4 +43,4 @@ def lifted_score(gamma: Tensor, x: Tensor, y: Tensor, eps: float) -> LowRank:
         turned = z @ (axes * half).to(z.dtype)
         return torch.cat([turned, norms.expand(*turned.shape[:-1], 1)], -1)
 
-    return LowRank(lift(x, u), lift(y, vt.mT))
+    return LowRank(lift(x, u), lift(y, vt.mT), grid if gamma.ndim == 2 else None)

@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from gromap.engine import Score, lse, lse_if, sums
+from gromap.engine import LowRank, Score, focus, lse, sums
 
 
 @dataclass(frozen=True)
@@ -72,74 +72,99 @@ class Potentials(NamedTuple):
 
     f: Tensor  # (..., N)
     g: Tensor  # (..., M)
-    ahead: tuple[Tensor, Tensor] | None = None  # the extrapolated potentials
-    age: Tensor | None = None  # (..., 1) Nesterov's t_n, 1 after a restart
+    ahead: Tensor | None = None  # (..., N + M) the extrapolated potentials
+    age: Tensor | None = None  # (..., 1) steps since the last restart of the momentum
     steps: int = 0
     error: Tensor = torch.tensor(torch.inf)  # (...) L1 marginal error at the last step
 
 
-CHECK_EVERY = 5  # steps between two looks at the marginal error: each look waits for the device
+CHECK_EVERY = 5  # steps between two looks at the marginal error on a GPU: each look waits for the device
+FOCUS_EVERY = 10  # steps between two looks for the tiles that matter
+
+
+class _Marginals:
+    """Both marginals as one vector: every elementwise step then runs once, for f and g together."""
+
+    def __init__(self, log_a: Tensor, log_b: Tensor):
+        self.log_a, self.log_b, self.n = log_a, log_b, log_a.shape[-1]
+        self.log = torch.cat([log_a, log_b])
+        self.mass = self.log.exp()
+        self.empty = self.log == -torch.inf
+
+    def split(self, z: Tensor) -> tuple[Tensor, Tensor]:
+        return z[..., : self.n], z[..., self.n :]
 
 
 def sinkhorn(score: Score, log_a: Tensor, log_b: Tensor, start: Potentials, options: Sinkhorn) -> Potentials:
     """Run the inner loop from the given potentials."""
-    f, g = start.f, start.g
+    to = _Marginals(log_a, log_b)
+    z = torch.cat([start.f, start.g], -1)  # (..., N + M)
     heat = options.annealing.temperatures() if options.annealing else []
     step = _standard_step if options.update == "standard" else _symmetric_step
     for t in heat:
-        f, g, _ = step(score * (1 / t), log_a, log_b, f / t, g / t)
-        f, g = f * t, g * t
+        z = t * _robust(*step(score * (1 / t), to, z / t), score * (1 / t), to)[0]
     ahead, age = (start.ahead, start.age) if not heat else (None, None)
-    n, error = 0, start.error
+    look = 1 if z.device.type == "cpu" else CHECK_EVERY
+    error, near = start.error, score
+    n = 0
     for n in range(1, options.steps + 1):
-        new_f, new_g, error = step(score, log_a, log_b, *(ahead or (f, g)))
+        at = z if ahead is None else ahead
+        if n % FOCUS_EVERY == 1 and options.update != "standard":
+            near = focus(score, *to.split(at), log_a, log_b)
+        new, error = step(near, to, at)
         if options.update == "accelerated":
-            ahead, age = _look_ahead((f, g), ahead or (f, g), (new_f, new_g), age, (log_a.exp(), log_b.exp()))
-        f, g = new_f, new_g
-        if options.tol is not None and n % CHECK_EVERY == 0 and float(error.max()) <= options.tol:
-            break
-    return Potentials(f, g, ahead, age, len(heat) + n, error)
+            ahead, age = _look_ahead(z, at, new, age, to.mass)
+        z = new
+        if n == 1 or n % look == 0 or n == options.steps:
+            worst = float(error.max())
+            if worst == torch.inf:
+                lost = (error == torch.inf)[..., None]
+                z, error = _robust(z, error, score, to)
+                if ahead is not None and age is not None:
+                    ahead, age = torch.where(lost, z, ahead), age.masked_fill(lost, 0.0)
+            elif options.tol is not None and worst <= options.tol:
+                break
+    return Potentials(*to.split(z), ahead, age, len(heat) + n, error)
 
 
-def _look_ahead(
-    old: tuple[Tensor, Tensor],
-    ahead: tuple[Tensor, Tensor],
-    new: tuple[Tensor, Tensor],
-    age: Tensor | None,
-    weights: tuple[Tensor, Tensor],
-) -> tuple[tuple[Tensor, Tensor], Tensor]:
+def _look_ahead(old: Tensor, at: Tensor, new: Tensor, age: Tensor | None, mass: Tensor) -> tuple[Tensor, Tensor]:
     """Nesterov's extrapolation new + β (new - old); β = 0 once the step opposes the movement (O'Donoghue & Candès 2015)."""
-    move = [n - o for n, o in zip(new, old, strict=True)]
-    along = torch.stack(
-        [(w * m * (n - y)).sum(-1, keepdim=True) for w, m, n, y in zip(weights, move, new, ahead, strict=True)]
-    ).sum(0)
-    age = torch.ones_like(along) if age is None else torch.where(along < 0, torch.ones_like(age), age)
-    older = (1 + (1 + 4 * age.square()).sqrt()) / 2
-    beta = (age - 1) / older
-    return (new[0] + beta * move[0], new[1] + beta * move[1]), older
+    move = new - old
+    along = (mass * move * (new - at)).sum(-1, keepdim=True)
+    age = torch.zeros_like(along) if age is None else torch.where(along < 0, 0.0, age + 1)
+    return torch.addcmul(new, age / (age + 3), move), age
 
 
-def _symmetric_step(score: Score, log_a: Tensor, log_b: Tensor, f: Tensor, g: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _symmetric_step(score: Score, to: _Marginals, z: Tensor) -> tuple[Tensor, Tensor]:
     """f <- f - ½ log(r / a), g <- g - ½ log(c / b) with the row and column sums r, c of π: Alg. sinkhorn_symm in one sweep.
 
-    After a jump of Γ or ε the exponentials may overflow, or underflow along a whole row: then the same step is taken
-    through log-sum-exp, decided on the device. Near the solution π_ij <= min(a_i, b_j) and this cannot happen.
+    After a jump of Γ or ε the exponentials may overflow, or underflow along a whole row: then z stays as it is and the error
+    is infinite, until `_robust` takes the step. Near the solution π_ij <= min(a_i, b_j) and this cannot happen.
     """
-    r, c = sums(score, f + log_a, g + log_b)
-    error = (r - log_a.exp()).abs().sum(-1) + (c - log_b.exp()).abs().sum(-1)
-    row = torch.where(log_a > -torch.inf, r.log() - log_a, 0.0)  # points without mass keep their potential
-    col = torch.where(log_b > -torch.inf, c.log() - log_b, 0.0)
-    lost = ~(torch.isfinite(row).all() & torch.isfinite(col).all())
-    row = torch.where(lost, lse_if(lost, score, g + log_b) + f, row)
-    col = torch.where(lost, lse_if(lost, score.mT, f + log_a) + g, col)
-    return f - 0.5 * row, g - 0.5 * col, torch.where(lost, 2.0, error)
+    total = torch.cat(sums(score, *to.split(z + to.log)), -1)
+    ratio = (total.log() - to.log).masked_fill(to.empty, 0.0)  # points without mass keep their potential
+    lost = ~torch.isfinite(ratio.sum(-1))
+    error = torch.linalg.vector_norm(total - to.mass, 1, -1).masked_fill(lost, torch.inf)
+    return torch.sub(z, ratio.masked_fill(lost[..., None], 0.0), alpha=0.5), error
 
 
-def _standard_step(score: Score, log_a: Tensor, log_b: Tensor, f: Tensor, g: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _standard_step(score: Score, to: _Marginals, z: Tensor) -> tuple[Tensor, Tensor]:
     """f from g, then g from the new f: Alg. sinkhorn. Columns come out exact; the error is that of the rows before."""
-    new = half_step(score, log_b, g)
-    error = (log_a.exp() * torch.expm1((f - new).clamp(max=50.0)).abs()).sum(-1)
-    return new, half_step(score.mT, log_a, new), error
+    f, g = to.split(z)
+    new = half_step(score, to.log_b, g)
+    error = (to.log_a.exp() * torch.expm1((f - new).clamp(max=50.0)).abs()).sum(-1)
+    return torch.cat([new, half_step(score.mT, to.log_a, new)], -1), error
+
+
+def _robust(z: Tensor, error: Tensor, score: Score, to: _Marginals) -> tuple[Tensor, Tensor]:
+    """The symmetrised step through log-sum-exp, over all tiles, for the problems whose error is infinite."""
+    lost = (error == torch.inf)[..., None]
+    if not bool(lost.any()):
+        return z, error
+    full = score.full if isinstance(score, LowRank) else score
+    f, g = to.split(z)
+    new = torch.cat([half_step(full, to.log_b, g), half_step(full.mT, to.log_a, f)], -1)
+    return torch.where(lost & ~to.empty, 0.5 * (z + new), z), error.masked_fill(lost[..., 0], 2.0)
 
 
 def half_step(score: Score, log_b: Tensor, g: Tensor) -> Tensor:

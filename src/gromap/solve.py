@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from gromap import _check
+from gromap.engine import LowRank
 from gromap.plan import Plan
 from gromap.search import best_start, random_start
 from gromap.sinkhorn import Potentials, half_step
@@ -102,6 +103,8 @@ def solve(
     end = alternate(problem, problem.start(gamma, plan), duals, loop, watch)
     g = end.duals.g
     f = half_step(end.score, problem.log_b, g)  # rows exact, columns reported
+    if isinstance(end.score, LowRank) and end.score.near and not bool(torch.isfinite(f).all()):
+        f = half_step(end.score.full, problem.log_b, g)  # points without mass may have no tiles
     if bool((problem.b == 0).any()):
         g = torch.where(problem.b > 0, g, half_step(end.score.mT, problem.log_a, f))
     plan = Plan(end.score, f + problem.log_a, g + problem.log_b, problem.a, problem.b, numpy)
@@ -114,6 +117,8 @@ def solve(
     info: dict[str, Any] = {"method": solver.name, "device": str(x.device), "dtype": str(x.dtype), "seconds": clock}
     if "embedding" in x.__dict__:
         info["explained"] = [x.explained, y.explained]
+    if isinstance(end.score, LowRank) and end.score.near:
+        info |= {"tiles": end.score.near.share, "neglected_mass": float(end.score.near.neglected)}
     info |= found
     return Solution(
         plan=plan,

@@ -11,6 +11,8 @@ with π_ij = exp(s_ij + u_i + v_j) and a score that is `LowRank(q, k)` or a dens
 `score.mT`. Only `lse` is differentiable: its backward is `apply`, to first order.
 
 Low-rank float32 scores on a CUDA device go to the fused kernels of triton.py where Triton is there, all else to tiles.py.
+`focus(score, f, g, ...)` finds the tiles that matter at given potentials (truncation.py); `lse`, `sums` and `apply` then visit
+these alone.
 """
 
 from __future__ import annotations
@@ -24,10 +26,11 @@ import torch
 from torch import Tensor
 
 from gromap.engine import tiles
-from gromap.engine.score import LowRank, Score
+from gromap.engine.score import Grid, LowRank, Score
 from gromap.engine.tiles import topk
+from gromap.engine.truncation import focus, split_cells
 
-__all__ = ["LowRank", "Score", "apply", "argmax", "cost_apply", "lse", "lse_if", "sums", "topk"]
+__all__ = ["Grid", "LowRank", "Score", "apply", "argmax", "cost_apply", "focus", "lse", "split_cells", "sums", "topk"]
 
 HAS_TRITON = find_spec("triton") is not None
 
@@ -56,11 +59,18 @@ def cost_apply(cost: Callable[[Tensor, Tensor], Tensor], x: Tensor, y: Tensor, w
 
 def sums(score: Score, u: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
     """Row and column sums of exp(s_ij + u_i + v_j).  (..., N) and (..., M)"""
+    if isinstance(score, LowRank) and score.near and score.grid:
+        rows, cols, _ = score.grid
+        r, c = _backend(score).sums(score.near.ordered, u[rows.order], v[cols.order], score.near)
+        return r[rows.place], c[cols.place]
     return _backend(score).sums(score, u, v)
 
 
 def apply(score: Score, u: Tensor, v: Tensor, w: Tensor) -> Tensor:
     """Σ_j exp(s_ij + u_i + v_j) w_j for the rows w_j of a (..., M, w) tensor.  (..., N, w)"""
+    if isinstance(score, LowRank) and score.near and score.grid:
+        rows, cols, _ = score.grid
+        return _backend(score).apply(score.near.ordered, u[rows.order], v[cols.order], w[cols.order], score.near)[rows.place]
     return _backend(score).apply(score, u, v, w)
 
 
@@ -69,20 +79,20 @@ def argmax(score: Score, v: Tensor) -> Tensor:
     return _backend(score).argmax(score, v)
 
 
-def lse_if(needed: Tensor, score: Score, v: Tensor) -> Tensor:
-    """`lse` where the flag is set; else anything, at no cost, and on a GPU without waiting for the flag."""
-    return _backend(score).lse(score, v, needed)
-
-
 def lse(score: Score, v: Tensor) -> Tensor:
-    """log Σ_j exp(s_ij + v_j), differentiable once with respect to the score and to v.  (..., N)
+    """log Σ_j exp(s_ij + v_j), differentiable once with respect to the score and to v, unless it is truncated.  (..., N)
 
     >>> lse(torch.zeros(2, 3), torch.zeros(3)).exp()
     tensor([3., 3.])
     """
-    if isinstance(score, LowRank):
+    if not isinstance(score, LowRank):
+        return _DenseLse.apply(score, v)
+    if score.near and score.grid:
+        rows, cols, _ = score.grid
+        return _backend(score).lse(score.near.ordered, v[cols.order], score.near)[rows.place]
+    if torch.is_grad_enabled() and any(t.requires_grad for t in (score.q, score.k, v)):
         return _LowRankLse.apply(score.q, score.k, v)
-    return _DenseLse.apply(score, v)
+    return _backend(score).lse(score, v)
 
 
 class _LowRankLse(torch.autograd.Function):

@@ -4,15 +4,61 @@
     s_ij                       a dense (..., N, M) tensor                         (Kernel-GW)
 
 Both answer to `.shape`, `.dtype`, `.device`, `.mT` and `* number`, and that is all the rest of the library asks of them.
+A low-rank score may know the spatial order of its points (`grid`), and then which of its tiles are worth a visit (`near`, from
+truncation.py).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
+
+
+class Cells(NamedTuple):
+    """A cloud in an order where every run of `size` points, a cell, is tight."""
+
+    order: Tensor  # (N,) which point comes n-th
+    place: Tensor  # (N,) where point i went
+    size: int
+
+
+class Grid(NamedTuple):
+    """The cells of rows and columns, and the share of its mass that a row may lose to tiles left out."""
+
+    rows: Cells
+    cols: Cells
+    loss: float
+
+    @property
+    def mT(self) -> Grid:
+        return Grid(self.cols, self.rows, self.loss)
+
+
+class Lists(NamedTuple):
+    """For each cell of one side, the cells of the other to visit: items[starts[c] : starts[c + 1]]."""
+
+    starts: Tensor  # (cells + 1,) int32
+    items: Tensor  # int32
+
+
+@dataclass(frozen=True, eq=False)
+class Near:
+    """The tiles of a score that matter at some potentials."""
+
+    ordered: LowRank  # the same score, its rows and columns in the order of their cells
+    by_row: Lists
+    by_col: Lists
+    sizes: tuple[int, int]  # points of a cell of rows and of a cell of columns
+    share: float  # of all tiles
+    neglected: Tensor  # bound on the mass of the tiles left out
+
+    @cached_property
+    def mT(self) -> Near:
+        return Near(self.ordered.mT, self.by_col, self.by_row, self.sizes[::-1], self.share, self.neglected)
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,10 +72,14 @@ class LowRank:
 
     q: Tensor  # (..., N, R)
     k: Tensor  # (..., M, R)
+    grid: Grid | None = None
+    near: Near | None = None
 
-    @property
+    @cached_property
     def shape(self) -> torch.Size:
-        batch = torch.broadcast_shapes(self.q.shape[:-2], self.k.shape[:-2])
+        batch, other = self.q.shape[:-2], self.k.shape[:-2]
+        if batch != other:
+            batch = torch.broadcast_shapes(batch, other)
         return torch.Size((*batch, self.q.shape[-2], self.k.shape[-2]))
 
     @property
@@ -42,13 +92,30 @@ class LowRank:
 
     @cached_property
     def mT(self) -> LowRank:
-        return LowRank(self.k, self.q)
+        return LowRank(self.k, self.q, self.grid.mT if self.grid else None, self.near.mT if self.near else None)
+
+    @cached_property
+    def full(self) -> LowRank:
+        """All tiles again."""
+        return replace(self, near=None) if self.near else self
+
+    @cached_property
+    def ordered(self) -> LowRank:
+        """Rows and columns in the order of their cells."""
+        assert self.grid is not None
+        return LowRank(self.q[self.grid.rows.order], self.k[self.grid.cols.order])
 
     def __mul__(self, factor: float) -> LowRank:
-        return LowRank(self.q * factor, self.k)
+        return LowRank(self.q * factor, self.k, self.grid)
 
     def dense(self) -> Tensor:
         return self.q @ self.k.mT
 
 
 Score = LowRank | Tensor
+
+
+def flat(x: Tensor, batch: torch.Size, keep: int) -> Tensor:
+    """`x` broadcast over the batch axes, which become one; the last `keep` axes stay."""
+    tail = x.shape[-keep:]
+    return x.expand(*batch, *tail).reshape(-1, *tail)

@@ -6,7 +6,8 @@
    rows I +----+----+--       then its sums, or its product with W_J, or its maxima
           |    |    |
 
-Every function takes leading batch axes: small problems share a block, large ones take several blocks each.
+Every function takes leading batch axes: small problems share a block, large ones take several blocks each. Where `near` lists
+the tiles that matter (truncation.py), a block is one cell of rows against all cells of columns in its list.
 
 Two facts of CPUs shape this file: exp2 is twice as fast as exp, and both are ten times slower when they underflow, which
 on real shapes is what most pairs do. So scores are in bits and are clamped at FLOOR first; what lies there counts as zero.
@@ -21,7 +22,7 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor
 
-from gromap.engine.score import LowRank, Score
+from gromap.engine.score import LowRank, Near, Score, flat
 
 CPU_TILE_BYTES = 8 << 20  # inside the last-level cache, yet large enough to hide Python
 GPU_TILE_BYTES = 256 << 20
@@ -46,24 +47,24 @@ def _tiling(batch: int, n: int, m: int, like: Tensor) -> tuple[list[slice], list
     return _cuts(batch, max(1, budget // (rows * cols))), _cuts(n, rows), _cuts(m, cols)
 
 
-def _flat(x: Tensor, batch: torch.Size, keep: int) -> Tensor:
-    """`x` broadcast over the batch axes, which become one; the last `keep` axes stay."""
-    tail = x.shape[-keep:]
-    return x.expand(*batch, *tail).reshape(-1, *tail)
-
-
-def _blocks(score: Score, u: Tensor | None, v: Tensor | None) -> Iterator[tuple[slice, slice, slice, Tensor]]:
+def _blocks(
+    score: Score, u: Tensor | None, v: Tensor | None, near: Near | None = None
+) -> Iterator[tuple[slice, slice, slice | Tensor, Tensor]]:
     """Yield (batch, rows, cols, block) with block = s + u + v in bits, row by row, in one reused buffer."""
     *lead, n, m = score.shape
     batch = torch.Size(lead)
     like = score.q if isinstance(score, LowRank) else score
-    u = LOG2E * _flat(like.new_zeros(n) if u is None else u, batch, 1)[..., None]  # (B, N, 1)
-    v = LOG2E * _flat(like.new_zeros(m) if v is None else v, batch, 1)[..., None]  # (B, M, 1)
+    u = LOG2E * flat(like.new_zeros(n) if u is None else u, batch, 1)[..., None]  # (B, N, 1)
+    v = LOG2E * flat(like.new_zeros(m) if v is None else v, batch, 1)[..., None]  # (B, M, 1)
     if isinstance(score, LowRank):
-        q = torch.cat([LOG2E * _flat(score.q, batch, 2), u, torch.ones_like(u)], -1)  # (B, N, R + 2)
-        k = torch.cat([_flat(score.k, batch, 2), torch.ones_like(v), v], -1).mT.contiguous()  # (B, R + 2, M)
+        q = torch.cat([LOG2E * flat(score.q, batch, 2), u, torch.ones_like(u)], -1)  # (B, N, R + 2)
+        k = torch.cat([flat(score.k, batch, 2), torch.ones_like(v), v], -1)  # (B, M, R + 2)
+        if near is not None:
+            yield from _near_blocks(q, k, near)
+            return
+        k = k.mT.contiguous()
     else:
-        s = _flat(score, batch, 2)
+        s = flat(score, batch, 2)
     over, rows, cols = _tiling(len(u), n, m, like)
     buffer = like.new_empty(max(_length(b) for b in over) * max(map(_length, rows)) * max(map(_length, cols)))
     for b in over:
@@ -78,6 +79,20 @@ def _blocks(score: Score, u: Tensor | None, v: Tensor | None) -> Iterator[tuple[
                 yield b, i, j, block
 
 
+def _near_blocks(q: Tensor, k: Tensor, near: Near) -> Iterator[tuple[slice, slice, Tensor, Tensor]]:
+    """One cell of rows at a time, against the points of the cells in its list, gathered."""
+    n, m, (tall, wide) = q.shape[1], k.shape[1], near.sizes
+    most = max(1, CPU_TILE_BYTES // (tall * q.element_size()))
+    starts, items = near.by_row.starts.tolist(), near.by_row.items
+    within = torch.arange(wide, device=q.device)
+    for cell, (begin, end) in enumerate(itertools.pairwise(starts)):
+        i = slice(cell * tall, min(n, (cell + 1) * tall))
+        points = (items[begin:end, None].long() * wide + within).view(-1)
+        for j in points.split(most) if end > begin else ():
+            j = j[j < m]  # the last cell may be short
+            yield slice(0, 1), i, j, (q[0, i] @ k[0, j].mT)[None]
+
+
 def _length(s: slice) -> int:
     return s.stop - s.start
 
@@ -86,17 +101,12 @@ def _exp2(block: Tensor) -> Tensor:
     return block.clamp_(min=FLOOR[block.dtype]).exp2_()
 
 
-def lse(score: Score, v: Tensor, needed: Tensor | None = None) -> Tensor:
-    """log Σ_j exp(s_ij + v_j), with a running maximum: safe for any finite score.  (..., N)
-
-    Zeros, at no cost, where `needed` is a flag that is not set.
-    """
+def lse(score: Score, v: Tensor, near: Near | None = None) -> Tensor:
+    """log Σ_j exp(s_ij + v_j), with a running maximum: safe for any finite score.  (..., N)"""
     *batch, n, _ = score.shape
-    if needed is not None and not bool(needed):
-        return v.new_zeros(*batch, n)
     top = v.new_full((math.prod(batch), n), -math.inf)
     total = torch.zeros_like(top)
-    for b, i, _, block in _blocks(score, None, v):
+    for b, i, _, block in _blocks(score, None, v, near):
         new = torch.maximum(top[b, i], block.amax(-1))
         shift = new.masked_fill(new == -math.inf, 0.0)  # a row without any mass yet
         total[b, i] = total[b, i] * (top[b, i] - shift).exp2_() + _exp2(block.sub_(shift[..., None])).sum(-1)
@@ -104,11 +114,11 @@ def lse(score: Score, v: Tensor, needed: Tensor | None = None) -> Tensor:
     return (LN2 * top + total.log()).view(*batch, n)
 
 
-def sums(score: Score, u: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+def sums(score: Score, u: Tensor, v: Tensor, near: Near | None = None) -> tuple[Tensor, Tensor]:
     """Row and column sums of exp(s_ij + u_i + v_j), one exp per pair.  (..., N) and (..., M)"""
     *batch, n, m = score.shape
     r, c = u.new_zeros(math.prod(batch), n), v.new_zeros(math.prod(batch), m)
-    for b, i, j, block in _blocks(score, u, v):
+    for b, i, j, block in _blocks(score, u, v, near):
         _exp2(block)
         r[b, i] += block.sum(-1)
         c[b, j] += block.sum(-2)
@@ -116,12 +126,12 @@ def sums(score: Score, u: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
     return r.sub_(m * zero).clamp_(min=0.0).view(*batch, n), c.sub_(n * zero).clamp_(min=0.0).view(*batch, m)
 
 
-def apply(score: Score, u: Tensor, v: Tensor, w: Tensor) -> Tensor:
+def apply(score: Score, u: Tensor, v: Tensor, w: Tensor, near: Near | None = None) -> Tensor:
     """Σ_j exp(s_ij + u_i + v_j) w_j for the rows w_j of a (..., M, w) tensor.  (..., N, w)"""
     *batch, n, _ = score.shape
-    w = _flat(w, torch.Size(batch), 2)
+    w = flat(w, torch.Size(batch), 2)
     out = w.new_zeros(len(w), n, w.shape[-1])
-    for b, i, j, block in _blocks(score, u, v):
+    for b, i, j, block in _blocks(score, u, v, near):
         out[b, i] += _exp2(block) @ w[b, j]
     return out.view(*batch, n, -1)
 
@@ -136,6 +146,7 @@ def topk(score: Score, v: Tensor, k: int) -> tuple[Tensor, Tensor]:
             value, index = block.max(-1, keepdim=True)
         else:
             value, index = block.topk(min(k, block.shape[-1]), -1)
+        assert isinstance(j, slice)
         value, index = torch.cat([best[b, i], value], -1), torch.cat([where[b, i], index + j.start], -1)
         best[b, i], pick = value.topk(k, -1)
         where[b, i] = index.gather(-1, pick)

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from gromap.engine import Score
+from gromap.engine import Score, focus
 from gromap.sinkhorn import Potentials, Sinkhorn, sinkhorn
 from gromap.solution import Status
 
@@ -94,6 +94,7 @@ def alternate(
     while status is None:
         score = problem.score(gamma)
         duals = sinkhorn(score, problem.log_a, problem.log_b, duals, replace(options.sinkhorn, steps=inner, tol=tol))
+        score = focus(score, duals.f, duals.g, problem.log_a, problem.log_b)
         new, rows = problem.correlate(score, duals.f + problem.log_a, duals.g + problem.log_b)
         change = 8 * problem.distance2(gamma, new)
         dual = duals.f.double() @ a + duals.g.double() @ b - (rows.double().sum(-1) - 1)
@@ -111,7 +112,8 @@ def alternate(
             )
         )
         stop = callback is not None and bool(callback(steps[-1]))
-        settled = bool(((last - energy).abs().max() <= options.tol) & (change.abs().max() <= options.tol))
+        settled = float(change.abs().max()) <= options.tol  # from a converged start the first step is the last
+        settled = settled and (len(steps) == 1 or float((last - energy).abs().max()) <= options.tol)
         feasible = float(error) <= options.marginal_tol
         if not bool(torch.isfinite(energy).any()):
             status = Status.NOT_FINITE

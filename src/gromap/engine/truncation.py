@@ -1,0 +1,114 @@
+"""Truncation: at small ε most tiles of a plan are zero, and need no visit.
+
+Points are ordered so that every run of some of them, a cell, is tight. For i in cell I around c_I and j in cell J around d_J,
+
+    q_i·k_j = q_i·d_J + c_I·k_j - c_I·d_J + (q_i - c_I)·(k_j - d_J)
+
+    s_ij + f_i + g_j  <=  max_i (f_i + q_i·d_J) + max_j (g_j + c_I·k_j) - c_I·d_J + r_I r_J  =:  bound_IJ
+
+which is tight up to the product of the two radii, however far apart the clouds are, and takes a 64th of a full sweep or less.
+A tile with bound < log τ has π_ij < τ a_i b_j: without all of these, every row and column sum loses less than a share τ.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from gromap.engine.score import Cells, Lists, LowRank, Near, Score
+
+TILE = 128  # points of the smallest cells
+MOST = 4096  # cells of a cloud
+DRIFT = 2.0  # nats by which f_i + g_j may rise until the lists are made anew
+WORTH = 0.6  # lists of more than this share of all tiles are slower than a full sweep
+CHUNK = 1 << 26  # entries of the temporaries
+
+
+def split_cells(x: Tensor, size: int | None = None) -> Cells:
+    """Order a cloud by recursive median cuts across its widest axis, down to runs of `size` points.
+
+    None: TILE of them, or as many times as it takes to have no more than MOST cells, so that lists stay small.
+
+    >>> split_cells(torch.tensor([[3.0], [0.0], [2.0], [1.0]]), size=2).order.tolist()
+    [1, 3, 2, 0]
+    """
+    n = len(x)
+    size = size or TILE * 2 ** max(0, math.ceil(math.log2(n / (TILE * MOST))))
+    order = torch.arange(n, device=x.device)
+    edges = torch.tensor([0, -(-n // size)], device=x.device)  # of the pieces, in cells
+    while int((edges[1:] - edges[:-1]).max()) > 1:
+        starts = (edges * size).clamp(max=n)
+        piece = torch.repeat_interleave(torch.arange(len(edges) - 1, device=x.device), starts[1:] - starts[:-1])
+        here = x[order]
+        mean, square = (_piece_means(z, piece, len(edges) - 1) for z in (here, here.square()))
+        axis = (square - mean.square()).argmax(1)
+        value = here.gather(1, axis[piece][:, None])[:, 0].double()
+        low, high = value.min(), value.max()
+        key = piece + 0.999 * (value - low) / (high - low).clamp(min=1e-300)  # sorts each piece in its place
+        order = order[key.argsort()]
+        middle = (edges[:-1] + edges[1:] + 1) // 2
+        edges = torch.cat([edges, middle]).unique()
+    place = torch.empty_like(order)
+    place[order] = torch.arange(n, device=x.device)
+    return Cells(order, place, size)
+
+
+def _piece_means(x: Tensor, piece: Tensor, count: int) -> Tensor:
+    size = torch.bincount(piece, minlength=count).clamp(min=1)
+    return x.new_zeros(count, x.shape[1]).index_add_(0, piece, x) / size[:, None]
+
+
+def focus(score: Score, f: Tensor, g: Tensor, log_a: Tensor, log_b: Tensor) -> Score:
+    """The same score, without the tiles that hold less than a share τ of each row at the potentials f and g, in nats.
+
+    Waits for the device once. Scores whose points have no known order, and those with few such tiles, come back as they are.
+    """
+    if not isinstance(score, LowRank) or score.grid is None:
+        return score
+    full, ordered = score.full, score.full.ordered
+    rows, cols, loss = score.grid
+    q, k = _by_cell(ordered.q, rows.size), _by_cell(ordered.k, cols.size)
+    c, d = q.mean(1), k.mean(1)  # (cells, R)
+    bound = _cell_max(q, _by_cell(f[rows.order], rows.size), d)  # (I, J)
+    bound += _cell_max(k, _by_cell(g[cols.order], cols.size), c).mT
+    bound -= c @ d.mT
+    bound += (q - c[:, None]).norm(dim=-1).amax(1)[:, None] * (k - d[:, None]).norm(dim=-1).amax(1)
+    active = bound > math.log(loss) - DRIFT
+    share = float(active.sum(dtype=torch.int64)) / active.numel()
+    if share > WORTH:
+        return full
+    a, b = (_by_cell(w[z.order].exp(), z.size, 0.0).sum(1) for w, z in ((log_a, rows), (log_b, cols)))
+    neglected = a @ bound.masked_fill_(active, -math.inf).exp_() @ b
+    return replace(full, near=Near(ordered, lists(active), lists(active.mT), (rows.size, cols.size), share, neglected))
+
+
+def _by_cell(x: Tensor, size: int, fill: float | None = None) -> Tensor:
+    """(N, ...) as (cells, size, ...); the last cell is filled up with its last point."""
+    missing = -len(x) % size
+    if missing:
+        last = x[-1:] if fill is None else torch.full_like(x[-1:], fill)
+        x = torch.cat([x, last.expand(missing, *x.shape[1:])])
+    return x.view(-1, size, *x.shape[1:])
+
+
+def _cell_max(q: Tensor, f: Tensor, d: Tensor) -> Tensor:
+    """max over i in cell I of f_i + q_i·d_J.  (I, J)"""
+    rows = max(1, CHUNK // (q.shape[1] * len(d)))
+    parts = [
+        (torch.baddbmm(fs[..., None], qs, d.mT.expand(len(qs), -1, -1))).amax(1)
+        for qs, fs in zip(q.split(rows), f.split(rows), strict=True)
+    ]
+    return torch.cat(parts)
+
+
+def lists(active: Tensor) -> Lists:
+    """For each row of a mask of tiles, the columns that are set."""
+    counts = active.sum(1, dtype=torch.int32)
+    starts = torch.zeros(len(counts) + 1, dtype=torch.int32, device=active.device)
+    torch.cumsum(counts, 0, dtype=torch.int32, out=starts[1:])
+    rows = max(1, CHUNK // active.shape[1])
+    items = torch.cat([part.nonzero()[:, 1].int() for part in active.split(rows)])
+    return Lists(starts, items)
