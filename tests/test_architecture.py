@@ -21,6 +21,7 @@ ROOMS = [  # from the ground up; a file may import from rooms below its own
     ["solvers.cnt"],
     ["solvers.kernel", "solvers.multiscale"],
     ["solvers", "search"],
+    ["progress"],
     ["solve"],
     [""],
     ["demo"],

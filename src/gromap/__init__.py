@@ -4,7 +4,7 @@ from gromap.costs import Custom, Exponential, Gaussian, Hyperbolic, Power, Preco
 from gromap.embedding import KernelPCA, Nystrom
 from gromap.plan import Plan
 from gromap.sinkhorn import Annealing, Sinkhorn
-from gromap.solution import Solution, State, Status, load
+from gromap.solution import Interrupted, Solution, State, Status, load
 from gromap.solve import solve
 from gromap.solvers import CntGW, KernelGW, Loop, Multiscale, Step
 from gromap.space import Space
@@ -18,6 +18,7 @@ __all__ = [
     "Exponential",
     "Gaussian",
     "Hyperbolic",
+    "Interrupted",
     "KernelGW",
     "KernelPCA",
     "Loop",

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from gromap import _check
-from gromap.engine import LowRank, Score, apply, argmax, lse, sums, topk
+from gromap.engine import LowRank, Score, apply, argmax, lse, sums, topk, whole
 
 DENSE_LIMIT = 1 << 26  # entries that `dense()` makes without being forced: 512 MiB in float64
 
@@ -76,7 +76,7 @@ class Plan:
     def conditional_mean(self, w: Any) -> Any:
         """Σ_j π_ij w_j / Σ_j π_ij: each row's average, also where its weight is zero."""
         flat, tail = self._values(w)
-        full = self.score.full if isinstance(self.score, LowRank) else self.score
+        full = whole(self.score)
         out = apply(full, -lse(full, self.v), self.v, torch.cat([flat, torch.ones_like(flat[:, :1])], 1))
         return self._out(out[:, :-1] / out[:, -1:], tail)
 

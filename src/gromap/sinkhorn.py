@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from gromap.engine import LowRank, Score, focus, lse, sums
+from gromap.engine import Score, focus, lse, sums, whole
 
 
 @dataclass(frozen=True)
@@ -161,7 +161,7 @@ def _robust(z: Tensor, error: Tensor, score: Score, to: _Marginals) -> tuple[Ten
     lost = (error == torch.inf)[..., None]
     if not bool(lost.any()):
         return z, error
-    full = score.full if isinstance(score, LowRank) else score
+    full = whole(score)
     f, g = to.split(z)
     new = torch.cat([half_step(full, to.log_b, g), half_step(full.mT, to.log_a, f)], -1)
     return torch.where(lost & ~to.empty, 0.5 * (z + new), z), error.masked_fill(lost[..., 0], 2.0)

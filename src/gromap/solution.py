@@ -41,6 +41,14 @@ class State:
     g: Tensor | None = None  # (M,)
 
 
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C during a solve. `state` is the best so far, and a start for another call: `solve(X, Y, init=error.state)`."""
+
+    def __init__(self, state: State):
+        super().__init__("gromap.solve was interrupted; error.state is the best so far, continue with init=error.state.")
+        self.state = state
+
+
 @dataclass(frozen=True)
 class Solution:
     """The coupling, the linear map, the values, and how they were reached."""
@@ -61,7 +69,7 @@ class Solution:
         inner = int(self.history["inner_steps"].sum())
         phases = ", ".join(f"{name} {seconds:.2f} s" for name, seconds in self.info.get("seconds", {}).items())
         lines = [
-            f"gromap.Solution: {n} x {m} points, {self.info.get('method', '?')} on {self.info.get('device', '?')}",
+            f"gromap.Solution: {n} x {m} points, {self._way()}",
             f"  value           {self.value:.6g}   (GW {self.value_gw:.6g} + eps KL {self.value - self.value_gw:.6g})",
             f"  epsilon         {self.epsilon:.3g}   (costs in units of {self.scale[0]:.4g} and {self.scale[1]:.4g})",
             f"  marginal error  {self.plan.marginal_error:.2e}",
@@ -71,6 +79,15 @@ class Solution:
         if "explained" in self.info:
             lines.insert(3, "  embedding       {:.1%} and {:.1%} of the variance".format(*self.info["explained"]))
         return "\n".join(lines)
+
+    def _way(self) -> str:
+        """What was chosen: "multiscale (1500, 15000 points), 11 % of tiles, triton on cuda:0"."""
+        way = self.info.get("method", "?")
+        if "levels" in self.info:
+            way += f" ({', '.join(map(str, self.info['levels']))} points)"
+        if "tiles" in self.info:
+            way += f", {self.info['tiles']:.0%} of tiles".replace("%", " %")
+        return f"{way}, {self.info.get('engine', '?')} on {self.info.get('device', '?')}"
 
     @property
     def converged(self) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -14,8 +13,9 @@ import torch
 from torch import Tensor
 
 from gromap import _check
-from gromap.engine import LowRank
+from gromap.engine import LowRank, engine_name, whole
 from gromap.plan import Plan
+from gromap.progress import Progress
 from gromap.search import best_start, random_start
 from gromap.sinkhorn import Potentials, half_step
 from gromap.solution import Solution, State
@@ -26,7 +26,8 @@ from gromap.solvers.loop import alternate
 from gromap.solvers.multiscale import interpolate
 from gromap.space import Space
 
-LARGE = 5000  # points from which "auto" builds a pyramid
+FINER = 5  # how much closer the marginals of coarse levels are met: cheap there, and it saves steps on all points
+LARGE = 3000  # points from which "auto" builds a pyramid
 
 
 def solve(
@@ -56,12 +57,15 @@ def solve(
     epsilon: temperature, in units of the scaled costs, squared.
     scale: "each" divides each cost by its own unit (`Space.scale`: radius 1, as in the paper), "joint" divides both by the
         larger unit, None takes the costs as given.
-    method: "cnt", "kernel", "multiscale", or a solver object with options; "auto" is "multiscale" for large clouds, or "cnt".
+    method: "cnt", "kernel", "multiscale", or a solver object with options; "auto" is "multiscale" from 3000 points, or "cnt".
     dim: axes of the embedding, a share of variance in (0, 1), or a pair; None = 20, or N if there are fewer points.
     init: "auto" (sign flips of the leading axes on coarse clouds), "zero", "random", a (D, E) matrix, an earlier Solution.
     max_iter, tol: outer steps (100), and the change of energy below which the loop stops (1e-5, in units of the scaled
         costs, squared, as epsilon); None = those of the method.
+    device: where to compute. None: where the tensors are; numpy float32 arrays from 3000 points go to a GPU if there is one.
     callback: called with a `Step` after each outer step; return True to stop.
+
+    Ctrl-C raises `Interrupted`, whose `state` is a start for another call: `solve(X, Y, init=error.state)`.
 
     >>> import numpy as np, gromap
     >>> rng = np.random.default_rng(0)
@@ -71,21 +75,43 @@ def solve(
     >>> bool((sol.p2p_12 == np.arange(100)[::-1]).mean() > 0.95)
     True
     """
-    show = _Progress() if progress else None
-    clock = {"embed": -time.perf_counter()}
-    x, y = _spaces(X, Y, a, b, cost, dim, device, seed)
     eps = _check.positive(epsilon, "epsilon")
-    solver = _solver(method, len(x) * len(y), max_iter, tol)
-    units = _units(x, y, scale)
+    x, y = _spaces(X, Y, a, b, cost, dim, device, seed)
+    solver = _solver(method, min(len(x), len(y)), max_iter, tol)
+    needed = solver.memory(x, y)
+    _check.memory(needed, x.device, f"{type(solver).__name__} on {len(x)} x {len(y)} points", solver.frugal)
+    try:
+        return _solve(x, y, eps, _units(x, y, scale), solver, init, seed, Progress() if progress else None, callback, needed)
+    except (torch.OutOfMemoryError, RuntimeError) as error:
+        if "memory" not in str(error):
+            raise
+        raise MemoryError(
+            f"out of memory on {x.device}: {len(x)} x {len(y)} points were to take about {needed / 2**30:.1f} GiB. Free some "
+            f"memory there, pass another device=, or {solver.frugal}"
+        ) from error
+
+
+def _solve(
+    x: Space,
+    y: Space,
+    eps: float,
+    units: tuple[float, float],
+    solver: Solver,
+    init: Any,
+    seed: int,
+    show: Progress | None,
+    callback: Callable[[Step], Any] | None,
+    needed: int,
+) -> Solution:
+    """Embed, search, run, evaluate."""
     relative = x.scale * y.scale / (units[0] * units[1])
     loop = replace(solver.loop, tol=solver.loop.tol * relative)
     if not isinstance(solver, KernelGW):
         x.warn_if_not_cnt()
         y.warn_if_not_cnt()
-    numpy = x.numpy or y.numpy
-
+    clock = {"embed": -time.perf_counter()}
     if show:
-        show(f"embedding {len(x)} and {len(y)} points")
+        show(f"embedding {len(x)} and {len(y)} points on {x.device}, about {needed / 2**20:.0f} MiB")
     problem = solver.problem(x, y, units, eps)
     clock["embed"] += time.perf_counter()
     clock["search"] = -time.perf_counter()
@@ -103,23 +129,24 @@ def solve(
     end = alternate(problem, problem.start(gamma, plan), duals, loop, watch)
     g = end.duals.g
     f = half_step(end.score, problem.log_b, g)  # rows exact, columns reported
-    if isinstance(end.score, LowRank) and end.score.near and not bool(torch.isfinite(f).all()):
-        f = half_step(end.score.full, problem.log_b, g)  # points without mass may have no tiles
+    near = end.score.near if isinstance(end.score, LowRank) else None
+    if near and not bool(torch.isfinite(f).all()):
+        f = half_step(whole(end.score), problem.log_b, g)  # points without mass may have no tiles
     if bool((problem.b == 0).any()):
-        g = torch.where(problem.b > 0, g, half_step(end.score.mT, problem.log_a, f))
-    plan = Plan(end.score, f + problem.log_a, g + problem.log_b, problem.a, problem.b, numpy)
+        g = torch.where(problem.b > 0, g, half_step(whole(end.score).mT, problem.log_a, f))
+    plan = Plan(end.score, f + problem.log_a, g + problem.log_b, problem.a, problem.b, x.numpy or y.numpy)
     loss, inner = problem.evaluate(end.gamma, plan)
     rows, cols = (s.double() for s in plan.sums)
     kl = inner + float(rows @ f.double() + cols @ g.double())
     clock["solve"] += time.perf_counter()
     if show:
         show.close()
-    info: dict[str, Any] = {"method": solver.name, "device": str(x.device), "dtype": str(x.dtype), "seconds": clock}
+    info: dict[str, Any] = {"method": solver.name, "engine": engine_name(end.score), "device": str(x.device)}
+    info |= {"dtype": str(x.dtype), "memory": needed, "seconds": clock} | found
     if "embedding" in x.__dict__:
         info["explained"] = [x.explained, y.explained]
-    if isinstance(end.score, LowRank) and end.score.near:
-        info |= {"tiles": end.score.near.share, "neglected_mass": float(end.score.near.neglected)}
-    info |= found
+    if near:
+        info |= {"tiles": near.share, "neglected_mass": float(near.neglected)}
     return Solution(
         plan=plan,
         state=State(problem.matrix(end.gamma, plan).to(x.dtype), eps * f, eps * g),
@@ -141,6 +168,8 @@ def _spaces(X: Any, Y: Any, a: Any, b: Any, cost: Any, dim: Any, device: Any, se
         raise ValueError(f"X is on {X.device} and Y on {Y.device}: move one, or pass device=.")
     if all(raw):
         X, Y = _same_dtype(X, Y)
+    if device is None and all(_goes_to_gpu(Z) for Z in (X, Y)):
+        device = "cuda"
     sides = []
     for Z, w, c, d, is_raw, name in ((X, a, costs[0], dims[0], raw[0], "X"), (Y, b, costs[1], dims[1], raw[1], "Y")):
         if is_raw:
@@ -166,10 +195,15 @@ def _same_dtype(X: Any, Y: Any) -> tuple[Any, Any]:
     return tuple(t.to(wide).numpy() if _check.is_numpy(Z) else t.to(wide) for t, Z in ((x, X), (y, Y)))  # type: ignore[return-value]
 
 
-def _solver(method: Any, pairs: int, max_iter: int | None, tol: float | None) -> Solver:
+def _goes_to_gpu(Z: Any) -> bool:
+    large = isinstance(Z, np.ndarray) and Z.dtype == np.float32 and len(Z) >= LARGE
+    return large and torch.cuda.is_available()
+
+
+def _solver(method: Any, points: int, max_iter: int | None, tol: float | None) -> Solver:
     if not isinstance(method, Solver):
         name = _check.choice(method, ["auto", *METHODS], "method")
-        solver = (Multiscale if pairs > LARGE**2 else CntGW)() if name == "auto" else METHODS[name]()
+        solver = (Multiscale if points >= LARGE else CntGW)() if name == "auto" else METHODS[name]()
     else:
         solver = method
     loop = solver.loop
@@ -240,7 +274,7 @@ def _start(
     else:
         gamma = torch.zeros(shape, dtype=torch.float64, device=x.device)
     for coarse, fine in itertools.pairwise(levels):
-        end = alternate(coarse, gamma, duals, loop)
+        end = alternate(coarse, gamma, duals, replace(loop, marginal_tol=loop.marginal_tol / FINER))
         gamma, duals = end.gamma, interpolate(coarse, end.gamma, end.duals, fine)
     return gamma, duals, plan, told
 
@@ -248,21 +282,3 @@ def _start(
 def _history(steps: list[Step]) -> dict[str, np.ndarray]:
     names = ("energy", "gamma_change", "marginal_error", "inner_steps", "seconds")
     return {name: np.array([getattr(step, name) for step in steps]) for name in names}
-
-
-class _Progress:
-    """One line on stderr that is rewritten as the work goes on."""
-
-    def __call__(self, text: str) -> None:
-        sys.stderr.write(f"\r{'gromap: ' + text:<110}")
-        sys.stderr.flush()
-
-    def step(self, step: Step, total: int) -> None:
-        done = 20 * (step.iteration + 1) // total
-        self(
-            f"[{'#' * done}{'.' * (20 - done)}] step {step.iteration + 1}, at most {total}  energy {step.energy:.6f}  "
-            f"misplaced {step.marginal_error:.1e}  {step.seconds:.1f} s"
-        )
-
-    def close(self) -> None:
-        sys.stderr.write("\n")

@@ -28,9 +28,23 @@ from torch import Tensor
 from gromap.engine import tiles
 from gromap.engine.score import Grid, LowRank, Score
 from gromap.engine.tiles import topk
-from gromap.engine.truncation import focus, split_cells
+from gromap.engine.truncation import focus, split_cells, whole
 
-__all__ = ["Grid", "LowRank", "Score", "apply", "argmax", "cost_apply", "focus", "lse", "split_cells", "sums", "topk"]
+__all__ = [
+    "Grid",
+    "LowRank",
+    "Score",
+    "apply",
+    "argmax",
+    "cost_apply",
+    "engine_name",
+    "focus",
+    "lse",
+    "split_cells",
+    "sums",
+    "topk",
+    "whole",
+]
 
 HAS_TRITON = find_spec("triton") is not None
 
@@ -45,6 +59,11 @@ def _backend(score: Score) -> ModuleType:
 
         return fused
     return tiles
+
+
+def engine_name(score: Score) -> str:
+    """Which file reduces this score."""
+    return _backend(score).__name__.rsplit(".", 1)[1]
 
 
 def cost_apply(cost: Callable[[Tensor, Tensor], Tensor], x: Tensor, y: Tensor, w: Tensor) -> Tensor:

@@ -58,7 +58,7 @@ class Near:
 
     @cached_property
     def mT(self) -> Near:
-        return Near(self.ordered.mT, self.by_col, self.by_row, self.sizes[::-1], self.share, self.neglected)
+        return Near(self.ordered.mT, self.by_col, self.by_row, (self.sizes[1], self.sizes[0]), self.share, self.neglected)
 
 
 @dataclass(frozen=True, eq=False)

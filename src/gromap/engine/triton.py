@@ -27,10 +27,11 @@ from torch import Tensor
 from gromap.engine.score import LowRank, Near, flat
 
 LOG2E = math.log2(math.e)
-SUMS = (128, 64, 4, 3)  # rows, columns, warps and stages of one block, as measured on an H200
+SUMS = (128, 64, 4, 4)  # rows, columns, warps and stages of one block, as measured on an H200
 LSE = (128, 64, 4, 3)
 APPLY = (64, 64, 4, 3)
 WIDE = (64, 64, 4, 2)  # where one block of features does not hold all of them, and for fp32
+PROGRAMS = 132 * 64  # enough to fill a card evenly
 CHUNK = 64  # features of one tensor-core product: 21 of them, split in three, fill it
 HALF_MAX = 6e4  # the range of fp16
 
@@ -100,14 +101,18 @@ class _Operands:
 
 
 @triton.jit
-def _scores(q_row, k_col, width: tl.constexpr, chunk: tl.constexpr, rows_in, cols_in, bias):
-    """bias + Σ_chunks q k for one block; q_row (BM, 1) and k_col (1, BN) point at the first feature."""
-    s = bias
-    for c in tl.static_range(0, width, chunk):
+def _points(X, batch, index, count, width: tl.constexpr):
+    """Where the features of some points begin; past the last one, that of the last, which a bias of -inf turns into nothing."""
+    return X + batch * count * width + tl.minimum(index, count - 1).to(tl.int64) * width
+
+
+@triton.jit
+def _scores(q, k, q_at, k_at, width: tl.constexpr, chunk: tl.constexpr, bias):
+    """bias + Σ_chunks q kᵀ for one block, whose first chunk is loaded already; q_at (BM,) and k_at (BN,) are the points."""
+    s = tl.dot(q, k, bias, input_precision="ieee")
+    for c in tl.static_range(chunk, width, chunk):
         d = c + tl.arange(0, chunk)
-        q = tl.load(q_row + d[None, :], mask=rows_in, other=0.0)
-        k = tl.load(k_col + d[:, None], mask=cols_in, other=0.0)
-        s = tl.dot(q, k, s, input_precision="ieee")
+        s = tl.dot(tl.load(q_at[:, None] + d[None, :]), tl.load(k_at[None, :] + d[:, None]), s, input_precision="ieee")
     return s
 
 
@@ -120,19 +125,23 @@ def _bias(at, inside):
 @triton.jit
 def _walk(STARTS, block, size: tl.constexpr, step: tl.constexpr, total, OWN: tl.constexpr, OTHER: tl.constexpr):
     """First and last step of a program that owns a block of `size` points: along the list of its cell, or over all."""
-    if OWN == 0:
-        return 0, tl.cdiv(total, step)
-    cell = block * size // OWN
-    return tl.load(STARTS + cell) * (OTHER // step), tl.load(STARTS + cell + 1) * (OTHER // step)
+    if OWN > 0:
+        cell = block * size // OWN
+        first, last = tl.load(STARTS + cell) * (OTHER // step), tl.load(STARTS + cell + 1) * (OTHER // step)
+    else:
+        first, last = 0, tl.cdiv(total, step)
+    return first, last
 
 
 @triton.jit
 def _visit(ITEMS, t, step: tl.constexpr, OTHER: tl.constexpr):
     """The first point of the t-th step."""
-    if OTHER == 0:
-        return t * step
-    item = t // (OTHER // step)
-    return tl.load(ITEMS + item) * OTHER + (t - item * (OTHER // step)) * step
+    if OTHER > 0:
+        item = t // (OTHER // step)
+        point = tl.load(ITEMS + item) * OTHER + (t - item * (OTHER // step)) * step
+    else:
+        point = t * step
+    return point
 
 
 @triton.jit(do_not_specialize=["n", "m"])
@@ -144,7 +153,9 @@ def _sums_kernel(
     batch = tl.program_id(2).to(tl.int64)
     cols = tl.program_id(0) * BN + tl.arange(0, BN)
     cols_in = cols < m
-    k_col = K + batch * m * width + cols[None, :].to(tl.int64) * width
+    d = tl.arange(0, chunk)
+    k_at = _points(K, batch, cols, m, width)
+    k = tl.load(k_at[None, :] + d[:, None])
     v = _bias(V + batch * m + cols, cols_in)
     total = tl.zeros([BM, BN], tl.float32)
     first, last = _walk(STARTS, tl.program_id(0), BN, BM, n, OWN, OTHER)
@@ -154,8 +165,9 @@ def _sums_kernel(
         rows = _visit(ITEMS, t, BM, OTHER) + tl.arange(0, BM)
         rows_in = rows < n
         u = _bias(U + batch * n + rows, rows_in)
-        q_row = Q + batch * n * width + rows[:, None].to(tl.int64) * width
-        p = tl.exp2(_scores(q_row, k_col, width, chunk, rows_in[:, None], cols_in[None, :], u[:, None] + v[None, :]))
+        q_at = _points(Q, batch, rows, n, width)
+        q = tl.load(q_at[:, None] + d[None, :])
+        p = tl.exp2(_scores(q, k, q_at, k_at, width, chunk, u[:, None] + v[None, :]))
         total += p
         tl.atomic_add(R + batch * n + rows, tl.sum(p, 1), mask=rows_in, sem="relaxed")
     tl.atomic_add(C + batch * m + cols, tl.sum(total, 0), mask=cols_in, sem="relaxed")
@@ -170,16 +182,19 @@ def _lse_kernel(
     batch = tl.program_id(1).to(tl.int64)
     rows = tl.program_id(0) * BM + tl.arange(0, BM)
     rows_in = rows < n
-    q_row = Q + batch * n * width + rows[:, None].to(tl.int64) * width
+    d = tl.arange(0, chunk)
+    q_at = _points(Q, batch, rows, n, width)
+    q = tl.load(q_at[:, None] + d[None, :])
     top = tl.full([BM], -1e30, tl.float32)
     total = tl.zeros([BM], tl.float32)
     first, last = _walk(STARTS, tl.program_id(0), BM, BN, m, OWN, OTHER)
     for t in range(first, last):
         cols = _visit(ITEMS, t, BN, OTHER) + tl.arange(0, BN)
         cols_in = cols < m
-        k_col = K + batch * m * width + cols[None, :].to(tl.int64) * width
+        k_at = _points(K, batch, cols, m, width)
+        k = tl.load(k_at[None, :] + d[:, None])
         bias = tl.zeros([BM, BN], tl.float32) + _bias(V + batch * m + cols, cols_in)[None, :]
-        s = _scores(q_row, k_col, width, chunk, rows_in[:, None], cols_in[None, :], bias)
+        s = _scores(q, k, q_at, k_at, width, chunk, bias)
         new = tl.maximum(top, tl.max(s, 1))
         total = total * tl.exp2(top - new) + tl.sum(tl.exp2(s - new[:, None]), 1)
         top = new
@@ -195,12 +210,14 @@ def _apply_kernel(
 ):  # fmt: skip
     """Σ_j p_ij w_j for BW columns of W: in fp32, or W = [hi, lo] in bfloat16, which has the range of p; p is split likewise."""
     half: tl.constexpr = W.dtype.element_ty
-    parts: tl.constexpr = 1 if half == tl.float32 else 2
+    parts: tl.constexpr = 1 if half == tl.float32 else 2  # pyright: ignore[reportAssignmentType]
     batch = tl.program_id(2).to(tl.int64)
     rows = tl.program_id(0) * BM + tl.arange(0, BM)
     rows_in = rows < n
     e = tl.program_id(1) * BW + tl.arange(0, BW)
-    q_row = Q + batch * n * width + rows[:, None].to(tl.int64) * width
+    d = tl.arange(0, chunk)
+    q_at = _points(Q, batch, rows, n, width)
+    q = tl.load(q_at[:, None] + d[None, :])
     u = _bias(U + batch * n + rows, rows_in)
     total = tl.zeros([BM, BW], tl.float32)
     first, last = _walk(STARTS, tl.program_id(0), BM, BN, m, OWN, OTHER)
@@ -208,8 +225,9 @@ def _apply_kernel(
         cols = _visit(ITEMS, t, BN, OTHER) + tl.arange(0, BN)
         cols_in = cols < m
         v = _bias(V + batch * m + cols, cols_in)
-        k_col = K + batch * m * width + cols[None, :].to(tl.int64) * width
-        p = tl.exp2(_scores(q_row, k_col, width, chunk, rows_in[:, None], cols_in[None, :], u[:, None] + v[None, :]))
+        k_at = _points(K, batch, cols, m, width)
+        k = tl.load(k_at[None, :] + d[:, None])
+        p = tl.exp2(_scores(q, k, q_at, k_at, width, chunk, u[:, None] + v[None, :]))
         at = W + batch * m * parts * columns + cols[:, None].to(tl.int64) * parts * columns + e[None, :]
         w_in = cols_in[:, None] & (e < columns)[None, :]
         high = tl.load(at, mask=w_in, other=0.0)
@@ -235,15 +253,18 @@ def _argmax_kernel(
     batch = tl.program_id(1).to(tl.int64)
     rows = tl.program_id(0) * BM + tl.arange(0, BM)
     rows_in = rows < n
-    q_row = Q + batch * n * width + rows[:, None].to(tl.int64) * width
+    d = tl.arange(0, chunk)
+    q_at = _points(Q, batch, rows, n, width)
+    q = tl.load(q_at[:, None] + d[None, :])
     top = tl.full([BM], -float("inf"), tl.float32)
     where = tl.zeros([BM], tl.int64)
     for j in range(0, m, BN):
         cols = j + tl.arange(0, BN)
         cols_in = cols < m
-        k_col = K + batch * m * width + cols[None, :].to(tl.int64) * width
+        k_at = _points(K, batch, cols, m, width)
+        k = tl.load(k_at[None, :] + d[:, None])
         bias = tl.zeros([BM, BN], tl.float32) + _bias(V + batch * m + cols, cols_in)[None, :]
-        s = _scores(q_row, k_col, width, chunk, rows_in[:, None], cols_in[None, :], bias)
+        s = _scores(q, k, q_at, k_at, width, chunk, bias)
         here, index = tl.max(s, 1), tl.argmax(s, 1)
         where = tl.where(here > top, j + index.to(tl.int64), where)
         top = tl.maximum(top, here)
@@ -289,9 +310,7 @@ def sums(score: LowRank, u: Tensor, v: Tensor, near: Near | None = None) -> tupl
     both = torch.zeros(half + z.count * z.m, device=z.v.device)
     r, c = both[: z.count * z.n], both[half:]
     blocks = triton.cdiv(z.m, z.BN)
-    pieces = max(1, min(triton.cdiv(z.n, z.BM), 132 * 8 // (blocks * z.count)))  # enough programs to fill the card
-    if near is not None:
-        pieces = max(2, pieces)  # lists are not of one length
+    pieces = max(1, min(triton.cdiv(z.n, z.BM), PROGRAMS // (blocks * z.count)))
     _sums_kernel[(blocks, pieces, z.count)](z.q, z.k, z.u, z.v, r, c, *z.walk(over_rows=True), **z.launch)
     return r.view(*z.batch, z.n), c.view(*z.batch, z.m)
 

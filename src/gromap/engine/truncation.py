@@ -36,7 +36,8 @@ def split_cells(x: Tensor, size: int | None = None) -> Cells:
     [1, 3, 2, 0]
     """
     n = len(x)
-    size = size or TILE * 2 ** max(0, math.ceil(math.log2(n / (TILE * MOST))))
+    if size is None:
+        size = TILE << max(0, math.ceil(math.log2(n / (TILE * MOST))))
     order = torch.arange(n, device=x.device)
     edges = torch.tensor([0, -(-n // size)], device=x.device)  # of the pieces, in cells
     while int((edges[1:] - edges[:-1]).max()) > 1:
@@ -83,6 +84,11 @@ def focus(score: Score, f: Tensor, g: Tensor, log_a: Tensor, log_b: Tensor) -> S
     a, b = (_by_cell(w[z.order].exp(), z.size, 0.0).sum(1) for w, z in ((log_a, rows), (log_b, cols)))
     neglected = a @ bound.masked_fill_(active, -math.inf).exp_() @ b
     return replace(full, near=Near(ordered, lists(active), lists(active.mT), (rows.size, cols.size), share, neglected))
+
+
+def whole(score: Score) -> Score:
+    """The same score with all its tiles."""
+    return score.full if isinstance(score, LowRank) else score
 
 
 def _by_cell(x: Tensor, size: int, fill: float | None = None) -> Tensor:

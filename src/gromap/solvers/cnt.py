@@ -19,6 +19,7 @@ from gromap.solvers.loop import Loop
 from gromap.space import Space
 
 AXES = 8  # leading axes that the spatial order looks at
+FIXED = {"cpu": 300 << 20, "cuda": 1 << 30}  # bytes of tiles, and of the exact embedding of few points
 TRUNCATES = {"cpu": 8_000**2, "cuda": 40_000**2}  # pairs of points from which it pays to leave out tiles
 
 
@@ -43,6 +44,15 @@ class CntGW:
     def __post_init__(self) -> None:
         if self.truncation is not None and not 0 < self.truncation < 1:
             raise ValueError(f"CntGW's truncation is a share of mass in (0, 1), or None, got {self.truncation}.")
+
+    frugal = "take fewer points or a smaller dim."
+
+    def memory(self, x: Space, y: Space) -> int:
+        """Bytes that a solve takes at most, about: linear in the points."""
+        axes = max(20 if isinstance(s.dim, float) else s.dim for s in (x, y))
+        size = torch.empty(0, dtype=x.dtype).element_size()
+        each = 24 * (axes + 8) + 2 * size * axes + 256 * -(-3 * (axes + 1) // 64)  # embedding, features, lifted features
+        return (len(x) + len(y)) * each + FIXED[x.device.type]
 
     def problem(self, x: Space, y: Space, scale: tuple[float, float], eps: float) -> CntProblem:
         features = scaled_features(x, scale[0]), scaled_features(y, scale[1])

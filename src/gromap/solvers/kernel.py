@@ -12,7 +12,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from gromap import _check
 from gromap.embedding import kernel_matrix
 from gromap.plan import Plan
 from gromap.solvers.cnt import scaled_features
@@ -36,10 +35,14 @@ class KernelGW:
 
     name = "kernel"
 
-    def problem(self, x: Space, y: Space, scale: tuple[float, float], eps: float) -> KernelProblem:
+    frugal = "use method='cnt', which is linear in memory."
+
+    def memory(self, x: Space, y: Space) -> int:
+        """Bytes that a solve takes at most, about: quadratic in the points."""
         n, m = len(x), len(y)
-        size = torch.empty(0, dtype=x.dtype).element_size() * (2 * n * n + 2 * m * m + 6 * n * m)
-        _check.memory(size, x.device, f"KernelGW on {n} x {m} points", "use method='cnt', which is linear in memory.")
+        return torch.empty(0, dtype=x.dtype).element_size() * (2 * n * n + 2 * m * m + 6 * n * m)
+
+    def problem(self, x: Space, y: Space, scale: tuple[float, float], eps: float) -> KernelProblem:
         return KernelProblem(x, y, scale, eps)
 
 

@@ -22,8 +22,9 @@ import torch
 from torch import Tensor
 
 from gromap.engine import Score, focus
+from gromap.plan import Plan
 from gromap.sinkhorn import Potentials, Sinkhorn, sinkhorn
-from gromap.solution import Status
+from gromap.solution import Interrupted, State, Status
 
 
 class Problem(Protocol):
@@ -38,6 +39,7 @@ class Problem(Protocol):
     def correlate(self, score: Any, u: Tensor, v: Tensor) -> tuple[Any, Tensor]: ...  # Γ(π), row sums of π
     def norm2(self, gamma: Any) -> Tensor: ...
     def distance2(self, old: Any, new: Any) -> Tensor: ...
+    def matrix(self, gamma: Any, plan: Plan) -> Tensor: ...
 
 
 class Step(NamedTuple):
@@ -91,43 +93,55 @@ def alternate(
     inner, begin, steps, status = options.sinkhorn.steps, time.perf_counter(), [], None
     tol = options.sinkhorn.tol or (options.marginal_tol if options.adaptive else None)
     energy = torch.tensor(torch.inf)
-    while status is None:
-        score = problem.score(gamma)
-        duals = sinkhorn(score, problem.log_a, problem.log_b, duals, replace(options.sinkhorn, steps=inner, tol=tol))
-        score = focus(score, duals.f, duals.g, problem.log_a, problem.log_b)
-        new, rows = problem.correlate(score, duals.f + problem.log_a, duals.g + problem.log_b)
-        change = 8 * problem.distance2(gamma, new)
-        dual = duals.f.double() @ a + duals.g.double() @ b - (rows.double().sum(-1) - 1)
-        last, energy = energy, problem.constant + 8 * problem.norm2(gamma) + problem.eps * dual - change
-        best = energy.argmin()
-        error = duals.error.max()
-        steps.append(
-            Step(
-                iteration=len(steps),
-                energy=float(energy.flatten()[best]),
-                gamma_change=float(change.flatten()[best]),
-                marginal_error=float(error),
-                inner_steps=duals.steps,
-                seconds=time.perf_counter() - begin,
+    try:
+        while status is None:
+            score = problem.score(gamma)
+            duals = sinkhorn(score, problem.log_a, problem.log_b, duals, replace(options.sinkhorn, steps=inner, tol=tol))
+            score = focus(score, duals.f, duals.g, problem.log_a, problem.log_b)
+            new, rows = problem.correlate(score, duals.f + problem.log_a, duals.g + problem.log_b)
+            change = 8 * problem.distance2(gamma, new)
+            dual = duals.f.double() @ a + duals.g.double() @ b - (rows.double().sum(-1) - 1)
+            last, energy = energy, problem.constant + 8 * problem.norm2(gamma) + problem.eps * dual - change
+            best = energy.argmin()
+            error = duals.error.max()
+            steps.append(
+                Step(
+                    iteration=len(steps),
+                    energy=float(energy.flatten()[best]),
+                    gamma_change=float(change.flatten()[best]),
+                    marginal_error=float(error),
+                    inner_steps=duals.steps,
+                    seconds=time.perf_counter() - begin,
+                )
             )
-        )
-        stop = callback is not None and bool(callback(steps[-1]))
-        settled = float(change.abs().max()) <= options.tol  # from a converged start the first step is the last
-        settled = settled and (len(steps) == 1 or float((last - energy).abs().max()) <= options.tol)
-        feasible = float(error) <= options.marginal_tol
-        if not bool(torch.isfinite(energy).any()):
-            status = Status.NOT_FINITE
-        elif settled and (feasible or not options.adaptive or inner >= options.max_steps):
-            status = Status.CONVERGED if feasible else Status.MARGINALS
-        elif stop:
-            status = Status.STOPPED
-        elif len(steps) >= options.max_iter:
-            status = Status.OSCILLATES if _oscillates(steps, options) else Status.MAX_ITER
-        else:
-            if options.adaptive and not feasible and (settled or bool((energy > last).any())):
-                inner = min(2 * inner, options.max_steps)
-            gamma = new
+            stop = callback is not None and bool(callback(steps[-1]))
+            settled = float(change.abs().max()) <= options.tol  # from a converged start the first step is the last
+            settled = settled and (len(steps) == 1 or float((last - energy).abs().max()) <= options.tol)
+            feasible = float(error) <= options.marginal_tol
+            if not bool(torch.isfinite(energy).any()):
+                status = Status.NOT_FINITE
+            elif settled and (feasible or not options.adaptive or inner >= options.max_steps):
+                status = Status.CONVERGED if feasible else Status.MARGINALS
+            elif stop:
+                status = Status.STOPPED
+            elif len(steps) >= options.max_iter:
+                status = Status.OSCILLATES if _oscillates(steps, options) else Status.MAX_ITER
+            else:
+                if options.adaptive and not feasible and (settled or bool((energy > last).any())):
+                    inner = min(2 * inner, options.max_steps)
+                gamma = new
+    except KeyboardInterrupt:
+        raise Interrupted(_state(problem, gamma, duals, energy)) from None
     return Outcome(gamma, score, duals, energy, status, steps)
+
+
+def _state(problem: Problem, gamma: Any, duals: Potentials, energy: Tensor) -> State:
+    """What is known so far; of a batch of starts, the best Γ."""
+    if duals.f.ndim > 1:
+        return State(gamma[int(energy.argmin()) if energy.ndim else 0])
+    f, g = duals.f, duals.g
+    plan = Plan(problem.score(gamma), f + problem.log_a, g + problem.log_b, problem.log_a.exp(), problem.log_b.exp())
+    return State(problem.matrix(gamma, plan), problem.eps * f, problem.eps * g)
 
 
 def _oscillates(steps: list[Step], options: Loop) -> bool:

@@ -17,13 +17,15 @@ from gromap.solvers.cnt import CntGW, CntProblem
 from gromap.solvers.loop import Loop
 from gromap.space import Space
 
+ENOUGH = 100_000  # points of a coarse level: at fixed ε the potentials are smooth, and more points do not refine them
+
 
 @dataclass(frozen=True)
 class Multiscale:
     """A pyramid of coarser clouds (weighted k-means in the embedding) around CntGW.
 
-    ratio: points of a level over those of the next finer one.  levels: how many, all points included; None = as many as
-    leave at least `coarsest` points.  `Multiscale(levels=2)` is the paper's algorithm.
+    ratio: points of a level over those of the next finer one, up to 100,000 of them.  levels: how many, all points
+    included; None = down to about `coarsest` points.  `Multiscale(levels=2)` is the paper's algorithm.
 
     >>> import numpy as np, gromap
     >>> X = np.random.default_rng(0).normal(size=(300, 3))
@@ -37,6 +39,7 @@ class Multiscale:
     levels: int | None = None
 
     name = "multiscale"
+    frugal = CntGW.frugal
 
     def __post_init__(self) -> None:
         if not 0 < self.ratio < 1 or self.coarsest < 2 or (self.levels is not None and self.levels < 1):
@@ -46,6 +49,9 @@ class Multiscale:
     def loop(self) -> Loop:
         return self.solver.loop
 
+    def memory(self, x: Space, y: Space) -> int:
+        return self.solver.memory(x, y)
+
     def problem(self, x: Space, y: Space, scale: tuple[float, float], eps: float) -> CntProblem:
         return self.solver.problem(x, y, scale, eps)
 
@@ -53,14 +59,15 @@ class Multiscale:
         """The problem at every level, the coarsest first, the full one last."""
         found = [full]
         while self._goes_on(found[0], len(found)):
-            n, m = (max(2, math.ceil(self.ratio * len(w))) for w in (found[0].a, found[0].b))
+            least = 2 if self.levels is not None else self.coarsest
+            n, m = (min(max(math.ceil(self.ratio * len(w)), least), ENOUGH) for w in (found[0].a, found[0].b))
             found.insert(0, found[0].coarser(n, m))
         return found
 
     def _goes_on(self, problem: CntProblem, count: int) -> bool:
         if self.levels is not None:
             return count < self.levels
-        return self.ratio * min(len(problem.a), len(problem.b)) >= self.coarsest
+        return min(len(problem.a), len(problem.b)) >= 2 * self.coarsest
 
 
 def interpolate(coarse: CntProblem, gamma: Tensor, duals: Potentials, fine: CntProblem) -> Potentials:
