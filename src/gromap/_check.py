@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import difflib
 import os
+import sys
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -165,9 +167,18 @@ def choice(value: object, known: Iterable[str], name: str) -> str:
 
 def memory(needed: int, device: torch.device, what: str, remedy: str) -> None:
     """Refuse, before allocating anything, what does not fit."""
-    if device.type == "cuda":
-        free = torch.cuda.mem_get_info(device)[0]
-    else:
-        free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    free = free_memory(device)
     if needed > free:
         raise MemoryError(f"{what} needs about {needed / 2**30:.1f} GiB and {free / 2**30:.1f} GiB are free: {remedy}")
+
+
+def free_memory(device: torch.device) -> int:
+    """Bytes that can still be allocated, caches that give way included."""
+    if device.type == "cuda":
+        unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        return torch.cuda.mem_get_info(device)[0] + unused
+    try:
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+        return next(int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable:"))
+    except (OSError, StopIteration):  # not Linux
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else sys.maxsize
