@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from gromap import solve
+from gromap import Sinkhorn, engine, solve
 from gromap.datasets import humans
+from gromap.objective import lifted_score
+from gromap.sinkhorn import Potentials, half_step, sinkhorn
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")]
 
@@ -37,3 +39,55 @@ def test_twenty_thousand_points_on_the_gpu():
     sol = solve(torch.tensor(x, dtype=torch.float32).cuda(), torch.tensor(y, dtype=torch.float32).cuda())
     assert sol.converged
     print(sol)
+
+
+def shape(n, seed, width=1.0):
+    generator = torch.Generator().manual_seed(seed)
+    s, t = torch.rand(2, n, generator=generator) * torch.tensor([[1.0], [width]])
+    return torch.stack([2 * s, t + 0.3 * s**2, 0.4 * (3 * s).sin() + 0.1 * t], 1).cuda()
+
+
+def test_truncation_on_the_gpu_loses_what_it_says():
+    x, y = shape(70_000, 0), shape(66_000, 1)
+    sol = solve(x, y)
+    assert sol.converged
+    assert sol.info["engine"] == "triton"
+    assert sol.info["tiles"] < 0.6
+    assert sol.info["neglected_mass"] < 1e-4
+    near = sol.plan.score
+    exact, got = (engine.sums(score, sol.plan.u, sol.plan.v)[0].double() for score in (engine.whole(near), near))
+    assert float(((exact - got) / exact).abs().max()) < 1e-3
+    assert float((exact - got).sum()) < sol.info["neglected_mass"] + 1e-5
+    some = torch.arange(0, 70_000, 300, device="cuda")
+    s = near.q[some].double() @ near.k.double().mT + sol.plan.u[some].double()[:, None] + sol.plan.v.double()
+    assert float((got[some] / s.exp().sum(1) - 1).abs().max()) < 2e-3
+    w = torch.randn(66_000, 3, device="cuda")
+    assert float(((sol.plan @ w)[some].double() - s.exp() @ w.double()).abs().max()) < 2e-3 / 70_000
+
+
+def test_violent_jumps_on_the_gpu():
+    """Γ and ε jump by orders of magnitude between calls, tiles are left out: all stays finite, and rows can be made exact."""
+    x, y = shape(50_000, 0), shape(45_000, 1)
+    logs = [torch.full((len(z),), -float(np.log(len(z))), device="cuda") for z in (x, y)]
+    grid = engine.Grid(engine.split_cells(x), engine.split_cells(y), 1e-4)
+    generator = torch.Generator().manual_seed(0)
+    end = Potentials(torch.zeros(50_000, device="cuda"), torch.zeros(45_000, device="cuda"))
+    for eps in (1.0, 1e-4, 1e-1, 1e-3, 1e-5, 1e-2):
+        gamma = torch.randn(3, 3, generator=generator, dtype=torch.float64).cuda()
+        score = lifted_score(gamma, x, y, eps, grid)
+        end = sinkhorn(score, *logs, Potentials(end.f, end.g), Sinkhorn(20))
+        assert bool(torch.isfinite(end.f).all() & torch.isfinite(end.g).all() & torch.isfinite(end.error).all())
+        f = half_step(score, logs[1], end.g)
+        rows, _ = engine.sums(score, f + logs[0], end.g + logs[1])
+        assert float((rows.sum() - 1).abs()) < 2e-2
+
+
+def test_kernels_are_tuned_once():
+    from gromap.engine import triton as fused
+
+    fused._best.clear()
+    x = shape(50_000, 0)
+    score, zero = engine.LowRank(x, x), torch.zeros(50_000, device="cuda") - 20
+    first = engine.sums(score, zero, zero)[0]
+    assert [key[0] for key in fused._best] == ["sums"]
+    torch.testing.assert_close(engine.sums(score, zero, zero)[0], first, rtol=1e-4, atol=0)
