@@ -11,7 +11,7 @@ import gromap
 
 ROOT = Path(gromap.__file__).parent
 ROOMS = [  # from the ground up; a file may import from rooms below its own
-    ["engine.score", "engine.kernels"],
+    ["engine.score", "engine.kernels", "engine.replay"],
     ["engine.tiles", "engine.triton", "engine.truncation"],
     ["engine", "_check"],
     ["costs", "measure", "datasets"],

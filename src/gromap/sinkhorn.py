@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from gromap.engine import Score, focus, lse, sums, whole
+from gromap.engine import LowRank, Score, focus, lse, repeated, sums, whole
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class Potentials(NamedTuple):
     f: Tensor  # (..., N)
     g: Tensor  # (..., M)
     ahead: Tensor | None = None  # (..., N + M) the extrapolated potentials
-    age: Tensor | None = None  # (..., 1) steps since the last restart of the momentum
+    age: Tensor | None = None  # (..., 1) steps since the last restart of the momentum, -1 before the first
     steps: int = 0
     error: Tensor = torch.tensor(torch.inf)  # (...) L1 marginal error at the last step
 
@@ -104,34 +104,46 @@ def sinkhorn(score: Score, log_a: Tensor, log_b: Tensor, start: Potentials, opti
     for t in heat:
         z = t * _robust(*step(score * (1 / t), to, z / t), score * (1 / t), to)[0]
     ahead, age = (start.ahead, start.age) if not heat else (None, None)
-    look = 1 if z.device.type == "cpu" else CHECK_EVERY
-    error, near = start.error, score
-    n = 0
-    for n in range(1, options.steps + 1):
-        at = z if ahead is None else ahead
-        if n % FOCUS_EVERY == 1 and options.update != "standard":
-            near = focus(score, *to.split(at), log_a, log_b)
-        new, error = step(near, to, at)
-        if options.update == "accelerated":
-            ahead, age = _look_ahead(z, at, new, age, to.mass)
-        z = new
-        if n == 1 or n % look == 0 or n == options.steps:
+    near = score
+
+    def advance(state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        z, ahead, age, _ = state
+        new, error = step(near, to, ahead)
+        if options.update != "accelerated":
+            return new, new, age, error
+        return new, *_look_ahead(z, ahead, new, age, to.mass), error
+
+    fresh = torch.full_like(z[..., :1], -1.0)
+    state = z, z if ahead is None else ahead, fresh if age is None else age, z.new_full(z.shape[:-1], torch.inf)
+    focused = isinstance(score, LowRank) and score.grid is not None and options.update != "standard"
+    look = CHECK_EVERY if z.device.type == "cuda" else 1
+    n, steps = 0, None
+    while n < options.steps:
+        if focused and (n == 0 or n % FOCUS_EVERY == 1):
+            near = focus(score, *to.split(state[1]), log_a, log_b)
+        if n == 0 or options.steps - n < look:
+            state, n = advance(state), n + 1
+        else:
+            steps = steps or repeated(advance, state, look, worth=not focused and options.steps - n >= 3 * look)
+            state, n = steps(state), n + look
+        if n == 1 or n % look == 1 or look == 1 or n == options.steps:
+            z, ahead, age, error = state
             worst = float(error.max())
             if worst == torch.inf:
                 lost = (error == torch.inf)[..., None]
                 z, error = _robust(z, error, score, to)
-                if ahead is not None and age is not None:
-                    ahead, age = torch.where(lost, z, ahead), age.masked_fill(lost, 0.0)
+                state = z, torch.where(lost, z, ahead), age.masked_fill(lost, -1.0), error
             elif options.tol is not None and worst <= options.tol:
                 break
+    z, ahead, age, error = state
     return Potentials(*to.split(z), ahead, age, len(heat) + n, error)
 
 
-def _look_ahead(old: Tensor, at: Tensor, new: Tensor, age: Tensor | None, mass: Tensor) -> tuple[Tensor, Tensor]:
+def _look_ahead(old: Tensor, at: Tensor, new: Tensor, age: Tensor, mass: Tensor) -> tuple[Tensor, Tensor]:
     """Nesterov's extrapolation new + β (new - old); β = 0 once the step opposes the movement (O'Donoghue & Candès 2015)."""
     move = new - old
     along = (mass * move * (new - at)).sum(-1, keepdim=True)
-    age = torch.zeros_like(along) if age is None else torch.where(along < 0, 0.0, age + 1)
+    age = torch.where(along < 0, 0.0, age + 1)
     return torch.addcmul(new, age / (age + 3), move), age
 
 

@@ -26,6 +26,7 @@ import torch
 from torch import Tensor
 
 from gromap.engine import tiles
+from gromap.engine.replay import repeated
 from gromap.engine.score import Grid, LowRank, Score
 from gromap.engine.tiles import topk
 from gromap.engine.truncation import focus, split_cells, whole
@@ -40,6 +41,7 @@ __all__ = [
     "engine_name",
     "focus",
     "lse",
+    "repeated",
     "split_cells",
     "sums",
     "topk",
