@@ -1,6 +1,6 @@
-"""Real pairs of shapes with their ground truth, and the scores that put every solver on the same footing.
+"""Real pairs of shapes, points on them, Sinkhorn steps at their solutions, and scores that put solvers on the same footing.
 
-The folder of shapes is $GROMAP_DATA, or ../shared/data beside the repository.
+The pair "human" ships with gromap. The others are read from $GROMAP_DATA, or from ../shared/data beside the repository.
 """
 
 from __future__ import annotations
@@ -10,13 +10,26 @@ import re
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
+from torch import Tensor
+
+import gromap
+from gromap.datasets import Mesh, humans
+from gromap.engine import LowRank, whole
+from gromap.sinkhorn import Potentials, Sinkhorn, sinkhorn
+from gromap.solvers.cnt import CntProblem
+from gromap.solvers.multiscale import interpolate
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
+FILES = {"dog": "dog", "man": "mh_man", "hand": "mh_hand"}  # poses 0 and 1 of each
+PAIRS = ("human", *FILES)
+COARSE, SETTLE = 2000, 100  # points of the match that `extended_step` extends, and Sinkhorn steps after it, at most
 HEADER = (
     rb"ply\nformat binary_little_endian 1\.0\n(?:comment[^\n]*\n)*"
     rb"element vertex (\d+)\nproperty float x\nproperty float y\nproperty float z\n"
@@ -33,23 +46,42 @@ def data_folder() -> Path:
     return folder
 
 
-def read_mesh(path: Path) -> tuple[Array, Index]:
-    """Vertices and triangles of a binary little-endian PLY file that holds float x, y, z and int32 triangles, nothing else."""
+def read_mesh(path: Path) -> Mesh:
+    """A binary little-endian PLY file that holds float x, y, z and int32 triangles, nothing else."""
     raw = path.read_bytes()
     head = re.match(HEADER, raw)
     if head is None or len(raw) != head.end() + 12 * int(head[1]) + 13 * int(head[2]):
         sys.exit(f"{path} is not a whole binary little-endian PLY file of triangles with vertices x, y, z in float32.")
     vertices = np.frombuffer(raw, "<f4", 3 * int(head[1]), head.end()).reshape(-1, 3)
     faces = np.frombuffer(raw, [("count", "u1"), ("corners", "<i4", 3)], int(head[2]), head.end() + vertices.nbytes)
-    return vertices.astype(np.float64), faces["corners"].astype(np.int64)
+    return Mesh(vertices.astype(np.float64), faces["corners"].astype(np.int64))
 
 
-def vertex_areas(vertices: Array, faces: Index) -> Array:
-    """A third of the area of the triangles around each vertex, as a share of the whole.  (V,)"""
-    p, q, r = np.moveaxis(vertices[faces], 1, 0)
-    area = np.linalg.norm(np.cross(q - p, r - p), axis=1)
-    total = np.bincount(faces.ravel(), np.repeat(area, 3), len(vertices))
-    return total / total.sum()
+def mesh_pair(name: str) -> tuple[Mesh, Mesh]:
+    """Both meshes of one of PAIRS."""
+    if name == "human":
+        return humans().source, humans().target
+    first, second = (read_mesh(data_folder() / "poses" / f"{FILES[name]}_{pose}.ply") for pose in (0, 1))
+    return first, second
+
+
+def surface_points(mesh: Mesh, n: int, seed: int, device: torch.device) -> Tensor:
+    """n points drawn uniformly on a surface, on the device itself; the seed means other points on another device.  (n, 3)"""
+    generator = torch.Generator(device).manual_seed(seed)
+    vertices, faces = (torch.as_tensor(z, device=device) for z in (mesh.vertices, mesh.faces))
+    areas = torch.as_tensor(np.linalg.norm(mesh.face_normals(), axis=1), device=device).cumsum(0)
+    where = torch.rand(n, dtype=torch.float64, device=device, generator=generator) * areas[-1]
+    face = faces[torch.searchsorted(areas, where).clamp_(max=len(areas) - 1)]
+    s, t = torch.rand(2, n, 1, device=device, generator=generator)
+    s, t = torch.where(s + t > 1, 1 - s, s), torch.where(s + t > 1, 1 - t, t)
+    p, q, r = vertices.float()[face].unbind(1)
+    return p + s * (q - p) + t * (r - p)
+
+
+def surface_pair(name: str, n: int, seed: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    """n points on each surface of one of PAIRS, drawn independently.  (n, 3) float32 each"""
+    first, second = mesh_pair(name)
+    return surface_points(first, n, 2 * seed, device), surface_points(second, n, 2 * seed + 1, device)
 
 
 @dataclass(frozen=True)
@@ -82,14 +114,14 @@ def man_pair(n: int, seed: int = 0) -> Pair:
     Vertices are drawn by their area, so that the clouds cover the surfaces evenly: the mesh itself is much finer on the
     face, the hands and the feet.
     """
-    poses = data_folder() / "poses"
-    (source, faces), (target, _) = (read_mesh(poses / f"mh_man_{k}.ply") for k in (0, 1))
-    mirror = np.load(poses / "mh_man.sym.npy")
+    meshes = mesh_pair("man")
+    source, target = (mesh.vertices for mesh in meshes)
+    mirror = np.load(data_folder() / "poses" / "mh_man.sym.npy")
     if not 2 <= n <= len(source):
         sys.exit(f"The man has {len(source)} vertices: ask for 2 to {len(source)} points, not {n}.")
     i, j = (
-        np.random.default_rng([seed, side]).choice(len(source), n, replace=False, p=vertex_areas(shape, faces))
-        for side, shape in enumerate((source, target))
+        np.random.default_rng([seed, side]).choice(len(source), n, replace=False, p=areas / areas.sum())
+        for side, areas in enumerate(mesh.vertex_areas() for mesh in meshes)
     )
     x = source[i] - source[i].mean(0)
     centre = target[j].mean(0)
@@ -101,6 +133,58 @@ def man_pair(n: int, seed: int = 0) -> Pair:
         truths=(moved[i], moved[mirror[i]]),
         diagonal=float(np.linalg.norm(np.ptp(moved, axis=0))),
     )
+
+
+@dataclass(frozen=True)
+class Step:
+    """The arguments of one Sinkhorn step: π_ij = exp(<q_i, k_j> + u_i + v_j), with u = f + log a and v = g + log b."""
+
+    score: LowRank
+    u: Tensor
+    v: Tensor
+    log_a: Tensor
+    log_b: Tensor
+
+    @property
+    def potentials(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        return self.u - self.log_a, self.v - self.log_b, self.log_a, self.log_b
+
+    def to(self, dtype: torch.dtype) -> Step:
+        score = LowRank(self.score.q.to(dtype), self.score.k.to(dtype), self.score.grid)
+        return Step(score, *(z.to(dtype) for z in (self.u, self.v, self.log_a, self.log_b)))
+
+    def first(self, n: int) -> Step:
+        if n >= len(self.u):
+            return self
+        return Step(LowRank(self.score.q[:n], self.score.k[:n]), *(z[:n] for z in (self.u, self.v, self.log_a, self.log_b)))
+
+
+def extended_step(n: int, epsilon: float) -> Step:
+    """The man pair: Γ from a match of its first points, potentials extended to all and settled by Sinkhorn steps."""
+    pair = man_pair(n)
+    spaces = [gromap.Space(points[:COARSE]) for points in (pair.source, pair.target)]
+    solution = gromap.solve(*spaces, epsilon=epsilon, scale=None)
+    gamma, f, g = (torch.from_numpy(z) for z in (solution.gamma, *solution.potentials))
+
+    def problem(*features: Any) -> CntProblem:
+        x, y = map(torch.from_numpy, features)
+        a, b = (torch.full((len(z),), 1 / len(z), dtype=z.dtype) for z in (x, y))
+        return CntProblem(x, y, a, b, epsilon, gromap.CntGW().truncation)
+
+    coarse = problem(*(space.features for space in spaces))
+    fine = problem(*(space.project(z) for space, z in zip(spaces, (pair.source, pair.target), strict=True)))
+    start = interpolate(coarse, gamma, Potentials(f / epsilon, g / epsilon), fine)
+    score = fine.score(gamma)
+    end = sinkhorn(score, fine.log_a, fine.log_b, start, Sinkhorn(steps=SETTLE, tol=1e-3))
+    return Step(score, end.f + fine.log_a, end.g + fine.log_b, fine.log_a, fine.log_b)
+
+
+def solved_step(n: int, epsilon: float, device: torch.device) -> Step:
+    """The shipped humans, n points of each surface, matched."""
+    plan = gromap.solve(*surface_pair("human", n, 0, device), epsilon=epsilon).plan
+    score = whole(plan.score)
+    assert isinstance(score, LowRank)
+    return Step(score, plan.u, plan.v, plan.a.log(), plan.b.log())
 
 
 def pairwise_distances(x: Array, y: Array) -> Array:

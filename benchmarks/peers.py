@@ -1,14 +1,17 @@
 """Match the man pair with gromap and with the peers that are installed: time, peak memory, loss, matching error.
 
-    python benchmarks/cpu_match.py --sizes 1000 2000 --power 0.5
+    python benchmarks/peers.py --sizes 1000 2000 --power 0.5
 
-Everyone gets the same clouds of radius 1, the same cost |x - x'|^p and the same temperature, runs alone in a fresh process, and
-is charged for its cost matrices, its embedding, its compilation and the row argmax of its plan; imports are free. Scores:
+Everyone gets the same clouds of radius 1, the same cost |x - x'|^p and the same temperature, runs alone in a fresh process, on
+the CPU, and is charged for its cost matrices, its embedding, its compilation and the row argmax of its plan; imports are free.
 
     L         Σ (cx_ik - cy_jl)² π_ij π_kl in the exact costs, after π is rounded to exact marginals
     error     mean distance of the matched point to the true one, in % of the diagonal of the target's bounding box
     marginal  misplaced mass before the rounding, rows plus columns
     peak      growth of the resident set from the end of the imports to the end of the match
+
+The authors' code takes part with --authors FOLDER, for the Euclidean cost. The folder must hold a module `authors_adapter.py`
+with one function, `solve(x, y, epsilon) -> plan`: (n, 3) float64 arrays of radius 1, gromap's temperature, an (n, n) array.
 """
 
 from __future__ import annotations
@@ -17,20 +20,23 @@ import argparse
 import json
 import multiprocessing
 import os
-import resource
 import signal
 import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib import import_module, metadata
+from importlib import import_module
 from importlib.util import find_spec
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
+from machine import Meter, add_cores, describe, table, use_cores, version
 from shapes import Array, Index, Pair, gw_loss, man_pair, marginal_error, pairwise_distances, round_to_marginals
+
+CPU = torch.device("cpu")
 
 
 class Answer(NamedTuple):
@@ -43,11 +49,15 @@ class Answer(NamedTuple):
 
 @dataclass(frozen=True)
 class Solver:
-    """A function of a pair, of ε and of p, the modules to import before the clock starts, and the package to name."""
+    """A function of a pair, of ε and of p, the package to name, and the modules to import before the clock starts."""
 
     run: Callable[[Pair, float, float], Answer]
-    package: str
+    package: str | None
     modules: tuple[str, ...]
+
+    @property
+    def installed(self) -> bool:
+        return find_spec(self.modules[0]) is not None
 
 
 def gromap_in(dtype: type) -> Callable[[Pair, float, float], Answer]:
@@ -57,12 +67,8 @@ def gromap_in(dtype: type) -> Callable[[Pair, float, float], Answer]:
         gromap = import_module("gromap")
         clouds = pair.source.astype(dtype), pair.target.astype(dtype)
         solution = gromap.solve(*clouds, cost=gromap.Power(p), epsilon=epsilon)
-        extra = {
-            "status": solution.status.name,
-            "phases": solution.info["seconds"],
-            "outer": len(solution.history["energy"]),
-            "inner": int(solution.history["inner_steps"].sum()),
-        }
+        extra = {"status": solution.status.name, "phases": solution.info["seconds"], "outer": len(solution.history["energy"])}
+        extra["inner"] = int(solution.history["inner_steps"].sum())
         return Answer(solution.p2p_12, lambda: solution.plan.dense().astype(np.float64), extra)
 
     return run
@@ -105,23 +111,36 @@ def ott_entropic(pair: Pair, epsilon: float, p: float) -> Answer:
     return Answer(plan.argmax(1), lambda: plan.astype(np.float64), extra)
 
 
-OTT_MODULES = ("jax", "jax.numpy", "ott.geometry.geometry", "ott.solvers.quadratic.gromov_wasserstein")
+def torchgw(pair: Pair, epsilon: float, p: float) -> Answer:
+    """torchgw's sampled solver with its defaults, on these costs in place of its graph distances.
+
+    It linearises L(π) as OTT-JAX does, and divides both costs by their largest value.
+    """
+    cx, cy = costs(pair, p)
+    torch.manual_seed(0)  # it samples pairs of points
+    scaled = epsilon / 2 / float(cx.max() * cy.max())
+    plan, log = import_module("torchgw").sampled_gw(
+        dist_source=cx, dist_target=cy, distance_mode="precomputed", epsilon=scaled, device=CPU, log=True
+    )
+    return Answer(plan.argmax(1).numpy(), plan.numpy, {"outer": log["n_iter"]})
+
+
+def authors(pair: Pair, epsilon: float, _: float) -> Answer:
+    plan = np.asarray(import_module("authors_adapter").solve(pair.source, pair.target, epsilon), np.float64)
+    return Answer(plan.argmax(1), lambda: plan, {})
+
+
+OTT_MODULES = ("ott", "jax", "jax.numpy", "ott.geometry.geometry", "ott.solvers.quadratic.gromov_wasserstein")
 SOLVERS = {
     "gromap-f32": Solver(gromap_in(np.float32), "gromap", ("gromap",)),
     "gromap-f64": Solver(gromap_in(np.float64), "gromap", ("gromap",)),
     "pot-cg": Solver(pot_cg, "pot", ("ot",)),
     "pot-entropic": Solver(pot_entropic, "pot", ("ot",)),
     "ott": Solver(ott_entropic, "ott-jax", OTT_MODULES),
+    "torchgw": Solver(torchgw, "torchgw", ("torchgw",)),
+    "authors": Solver(authors, None, ("authors_adapter",)),
 }
 REFERENCE = "gromap-f32"
-STATUS = Path("/proc/self/status")
-
-
-def peak_mb() -> float:
-    """The largest resident set of this process so far."""
-    if STATUS.exists():  # Linux, where ru_maxrss also counts what the parent held when it started us
-        return int(STATUS.read_text().split("VmHWM:")[1].split()[0]) * 1024 / 1e6
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6  # macOS, in bytes
 
 
 def work(name: str, n: int, args: argparse.Namespace, answer: Connection) -> None:
@@ -129,17 +148,16 @@ def work(name: str, n: int, args: argparse.Namespace, answer: Connection) -> Non
     for module in SOLVERS[name].modules:
         import_module(module)
     pair = man_pair(n, args.seed)
-    before, begin, cpu = peak_mb(), time.perf_counter(), time.process_time()
+    meter, cpu = Meter.start(CPU), time.process_time()
     signal.alarm(args.timeout)
     match, plan, extra = SOLVERS[name].run(pair, args.epsilon, args.power)
-    seconds, cpu_seconds = time.perf_counter() - begin, time.process_time() - cpu
+    (seconds, peak), cpu_seconds = meter.read(), time.process_time() - cpu
     signal.alarm(0)
-    peak = peak_mb() - before
     pi, (cx, cy), weights = plan(), costs(pair, args.power), np.full(n, 1 / n)
     scores = {
         "seconds": seconds,
         "cpu_seconds": cpu_seconds,
-        "peak_mb": peak,
+        "peak_mb": peak / 1e6,
         "loss": gw_loss(cx, cy, round_to_marginals(pi, weights, weights)),
         "loss_before_rounding": gw_loss(cx, cy, pi),
         "error_percent": 100 * pair.error(match),
@@ -160,28 +178,26 @@ def measure(name: str, n: int, args: argparse.Namespace) -> dict[str, Any]:
     except EOFError:
         scores = None
     child.join()
-    record: dict[str, Any] = {"n": n, "solver": name, "load": os.getloadavg()[0]}
-    if scores is not None:
-        return record | scores
-    late = child.exitcode == -signal.SIGALRM
-    return record | {"stopped": f"> {args.timeout} s" if late else f"failed, exit code {child.exitcode}"}
+    if scores is None:
+        late = child.exitcode == -signal.SIGALRM
+        scores = {"stopped": f"> {args.timeout} s" if late else f"failed, exit code {child.exitcode}"}
+    return {"n": n, "solver": name, "load": os.getloadavg()[0]} | scores
 
 
-HEADER = (
-    f"{'n':>6} {'solver':<13} {'time s':>8} {'cpu s':>8} {'ratio':>6} {'peak MB':>8} {'L':>8} {'error %':>8} {'marginal':>9}"
-)
-
-
-def row(record: dict[str, Any], reference: float | None) -> str:
-    """One line of the table; the ratio is the time over that of the reference at the same size."""
-    start = f"{record['n']:>6} {record['solver']:<13} "
+def row(record: dict[str, Any], reference: float | None) -> dict[str, str]:
+    """A record as cells of a table; the ratio is the time over that of the reference at the same size."""
+    start = {"solver": record["solver"], "n": str(record["n"])}
     if "stopped" in record:
-        return f"{start}{record['stopped']:>8}"
-    ratio = f"{record['seconds'] / reference:.2f}" if reference else ""
-    return (
-        f"{start}{record['seconds']:>8.2f} {record['cpu_seconds']:>8.2f} {ratio:>6} {record['peak_mb']:>8.0f} "
-        f"{record['loss']:>8.5f} {record['error_percent']:>8.2f} {record['marginal_error']:>9.1e}"
-    )
+        return start | {"time s": record["stopped"]}
+    return start | {
+        "time s": f"{record['seconds']:.2f}",
+        "cpu s": f"{record['cpu_seconds']:.2f}",
+        "ratio": f"{record['seconds'] / reference:.2f}" if reference else "",
+        "peak MB": f"{record['peak_mb']:.0f}",
+        "L": f"{record['loss']:.5f}",
+        "error %": f"{record['error_percent']:.2f}",
+        "marginal": f"{record['marginal_error']:.1e}",
+    }
 
 
 def main() -> None:
@@ -191,16 +207,22 @@ def main() -> None:
     parser.add_argument("--timeout", type=int, default=300, help="seconds that one match may take")
     parser.add_argument("--epsilon", type=float, default=1e-3, help="temperature, in gromap's convention")
     parser.add_argument("--power", type=float, default=1.0, help="p of the base cost |x - x'|^p")
-    parser.add_argument("--cores", type=int, help="use this many cores only (Linux); fewer than all if the machine is busy")
     parser.add_argument("--seed", type=int, default=0, help="of the random subsets")
+    parser.add_argument("--authors", type=Path, metavar="FOLDER", help="where authors_adapter.py is, see above")
+    add_cores(parser)
     args = parser.parse_args()
-    if args.cores is not None:
-        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: args.cores])
-    names = [name for name in args.peers if all(find_spec(module.split(".")[0]) for module in SOLVERS[name].modules)]
-    packages = sorted({SOLVERS[name].package for name in names} | {"torch", "numpy"})
-    machine: dict[str, Any] = {
-        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
-        "versions": {package: metadata_version(package) for package in packages},
+    use_cores(args.cores)
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""  # for the processes to come
+    if args.authors:
+        if args.power != 1:
+            parser.error("--authors is for the Euclidean cost: leave out --power")
+        if not (args.authors / "authors_adapter.py").is_file():
+            parser.error(f"there is no authors_adapter.py in {args.authors}: write one with solve(x, y, epsilon) -> plan")
+        sys.path.insert(0, str(args.authors.resolve()))  # handed on to the processes to come
+    names = [name for name in args.peers if SOLVERS[name].installed]
+    packages = {"numpy", *(SOLVERS[name].package for name in names)}
+    machine = describe(CPU) | {
+        "versions": {package: version(package) for package in sorted(filter(None, packages))},
         "epsilon": args.epsilon,
         "power": args.power,
         "floor_percent": {n: 100 * man_pair(n, args.seed).floor for n in args.sizes},
@@ -210,29 +232,18 @@ def main() -> None:
     for n in sorted(args.sizes):
         for name in names:
             if any(r["solver"] == name and "stopped" in r for r in records):
-                record = {"n": n, "solver": name, "stopped": "not tried: stopped at a smaller size"}
+                record = {"n": n, "solver": name, "stopped": "not tried"}
             else:
                 print(f"{name}, {n} points ...", file=sys.stderr, flush=True)
                 record = measure(name, n, args)
             print(json.dumps(record), flush=True)
             records.append(record)
-    print(
-        f"\n{machine['cores']} cores, epsilon {args.epsilon:g}, cost |x - x'|^{args.power:g}; ratio: time / time of {REFERENCE}"
-    )
-    print(", ".join(f"{package} {version}" for package, version in machine["versions"].items()))
+    print(f"\n{machine['cores']} cores, epsilon {args.epsilon:g}, cost |x - x'|^{args.power:g}; ratio: time over {REFERENCE}'s")
+    print(", ".join(f"{package} {number}" for package, number in machine["versions"].items()))
+    print("not found: " + (", ".join(name for name in args.peers if name not in names) or "none"))
     print("lowest possible error: " + ", ".join(f"{e:.2f} % at {n}" for n, e in machine["floor_percent"].items()))
-    print(HEADER)
     reference = {r["n"]: r["seconds"] for r in records if r["solver"] == REFERENCE and "seconds" in r}
-    for record in records:
-        print(row(record, reference.get(record["n"])))
-
-
-def metadata_version(package: str) -> str:
-    """The installed version; gromap may also run from its source tree."""
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return getattr(import_module(package), "__version__", "?")
+    print(table([row(record, reference.get(record["n"])) for record in records]))
 
 
 if __name__ == "__main__":
