@@ -15,7 +15,7 @@ $(VENV)/lint-ready: $(VENV)/ready
 	$(RUN) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt ruff 'pyright[nodejs]' pre-commit
 	touch $@
 
-demo: $(VENV)/ready  ## match the shipped pair, write demo.png
+demo: $(VENV)/ready  ## match the shipped pair, write demo.png scaling.png
 	$(RUN) -m gromap.demo
 
 test: $(VENV)/ready  ## the whole test suite, doctests included
@@ -26,12 +26,13 @@ lint: $(VENV)/lint-ready  ## ruff and pyright
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/pyright
 
-bench: $(VENV)/ready  ## speed and quality on this CPU, beside the peers that are installed
-	$(RUN) benchmarks/cpu_step.py
-	$(RUN) benchmarks/cpu_match.py
+bench: $(VENV)/ready  ## speed and quality on this machine, beside the peers that are installed
+	$(RUN) benchmarks/step.py
+	$(RUN) benchmarks/match.py
+	$(RUN) benchmarks/peers.py
 
 test-gpu:  ## the tests marked gpu, with whatever torch the machine has; nothing is installed
 	PYTHONPATH=src $(PYTHON) -m pytest -m gpu tests
 
 clean:
-	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis demo.png
+	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis demo.png scaling.png
