@@ -86,7 +86,8 @@ def test_auto_start_is_no_worse_than_zero():
     x, y = pair.source.vertices[:500], pair.target.vertices[:450]
     auto, zero = solve(x, y), solve(x, y, init="zero")
     assert auto.value <= zero.value * 1.01
-    assert len(auto.info["starts"]) == 9
+    assert len(auto.history["minima"]) == auto.info["minima"] >= 1
+    assert auto.history["minima_starts"].sum() > 0
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -2,7 +2,9 @@
 
 from gromap.costs import Custom, Exponential, Gaussian, Hyperbolic, Power, Precomputed, Spherical, Tree
 from gromap.embedding import KernelPCA, Nystrom
+from gromap.landscape import Landscape, landscape
 from gromap.plan import Plan
+from gromap.search import Landmarks, Search, landmarks
 from gromap.sinkhorn import Annealing, Sinkhorn
 from gromap.solution import Interrupted, Solution, State, Status, load
 from gromap.solve import solve
@@ -21,12 +23,15 @@ __all__ = [
     "Interrupted",
     "KernelGW",
     "KernelPCA",
+    "Landmarks",
+    "Landscape",
     "Loop",
     "Multiscale",
     "Nystrom",
     "Plan",
     "Power",
     "Precomputed",
+    "Search",
     "Sinkhorn",
     "Solution",
     "Space",
@@ -35,6 +40,8 @@ __all__ = [
     "Status",
     "Step",
     "Tree",
+    "landmarks",
+    "landscape",
     "load",
     "solve",
 ]

@@ -1,65 +1,252 @@
-"""Where to start: GW is not convex, and its local minima are the symmetries of the problem.
+"""Where to start: GW is not convex, and its local minima are the near-symmetries of the two shapes.
 
-`best_start` tries Γ = 0 and diag(±σ_1, ±σ_2, ±σ_3) on coarse clouds, where σ_d is the largest correlation that the two d-th
-axes can have, keeps the lowest energy and extends its potentials to all points (Alg. Interpolate).
+Γ is a tiny matrix that does not know the support of the measures, so many starts run as one batch on coarse clouds:
+
+    1  Γ = 0; diag(±σ) on the leading axes, σ_d the largest correlation of both d-th axes; random Γ of that scale
+    2  a few outer steps; starts that came together are merged, and only the better distinct ones go on, until they settle
+    3  hops from the best minima: flipped signs of one or two of their singular directions, as in 2
+    4  the best distinct minima on finer clouds, and those that are close to a tie on the points themselves
+
+`landmarks` lets the user choose instead.
 """
 
 from __future__ import annotations
 
 import itertools
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from gromap import _check
 from gromap.sinkhorn import Potentials, Sinkhorn
 from gromap.solvers.cnt import CntProblem
 from gromap.solvers.loop import Loop, alternate
 from gromap.solvers.multiscale import interpolate
 
-COARSE = 400  # points of the coarse clouds
-AXES = 3  # leading axes whose signs are flipped
-ROUND = 5  # outer steps between two cuts
+COARSE, FINER = 160, 400  # points of the clouds of lines 2 and 4
+FLIPPED, HOPPED = 3, 5  # leading axes, and singular directions, whose signs are flipped
+SAME = 0.15  # relative distance of two Γ that count as one
+KEPT = 8  # distinct minima that are worth a finer cloud
+TIE = 0.01  # relative gap of energies that a coarse cloud cannot be trusted with
+NEAR = 0.02  # relative gap of energies within which left and right may decide
+RIVALS = 3  # minima that are run on the points themselves, in a tie
 
 
-def sign_flips(x: Tensor, y: Tensor, a: Tensor, b: Tensor, axes: int = AXES) -> list[Tensor]:
-    """Γ = 0, and the matrices that correlate the leading axes of both clouds with every choice of signs."""
-    sx, sy = ((w.double() @ z.double().square()).sqrt() for z, w in ((x, a), (y, b)))
-    axes = min(axes, len(sx), len(sy))
-    starts = [torch.zeros(len(sx), len(sy), dtype=torch.float64, device=x.device)]
-    for signs in itertools.product((1.0, -1.0), repeat=axes):
-        gamma = torch.zeros_like(starts[0])
-        index = torch.arange(axes, device=x.device)
-        gamma[index, index] = sx[:axes] * sy[:axes] * torch.tensor(signs, dtype=torch.float64, device=x.device)
-        starts.append(gamma)
-    return starts
+@dataclass(frozen=True)
+class Landmarks:
+    """Pairs of points that belong together, as a start: Γ = Σ_k w_k X_k Y_kᵀ. Made by `landmarks`."""
+
+    pairs: np.ndarray  # (k, 2) indices into X and Y
+    weights: np.ndarray  # (k,) that sum to one
 
 
-def random_start(x: Tensor, y: Tensor, a: Tensor, b: Tensor, seed: int) -> Tensor:
-    """Entries uniform in [-1, 1], times the largest correlation that the two axes can have.  (D, E)"""
-    sx, sy = ((w.double() @ z.double().square()).sqrt() for z, w in ((x, a), (y, b)))
-    draw = torch.rand(len(sx), len(sy), dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
-    return (2 * draw - 1).to(x.device) * sx[:, None] * sy
+def landmarks(pairs: Any, weights: Any = None) -> Landmarks:
+    """Start a match from pairs of points that belong together: `solve(X, Y, init=landmarks([[0, 5], [7, 2]]))`.
 
+    pairs: (k, 2) indices, one of X and one of Y.  weights: how much each pair counts, None = equally.
 
-def best_start(problem: CntProblem, options: Loop) -> tuple[Tensor, Potentials, list[float]]:
-    """The best of the sign flips on coarse clouds, with potentials for all points, and the energies that were met.
-
-    All starts run as one batch; every few outer steps the better half goes on, and the last one runs until it settles.
-    The energies: that of the last one, then those at which the others were dropped.
+    >>> landmarks([[0, 5], [7, 2]]).weights
+    array([0.5, 0.5])
     """
+    array = np.asarray(pairs)
+    if array.ndim != 2 or array.shape[1:] != (2,) or len(array) == 0 or array.dtype.kind not in "iu":
+        raise ValueError(f"landmarks are (k, 2) integer indices, one of X and one of Y, got {array.dtype} {array.shape}.")
+    for side, name in enumerate("XY"):
+        index, count = np.unique(array[:, side], return_counts=True)
+        if count.max() > 1:
+            raise ValueError(
+                f"landmark {int(index[count.argmax()])} of {name} is used {count.max()} times: use each point once."
+            )
+    if weights is None:
+        return Landmarks(array.astype(np.int64), np.full(len(array), 1 / len(array)))
+    w = _check.tensor(weights, "the weights of the landmarks").double().numpy()
+    if w.shape != (len(array),) or not (w > 0).all():
+        raise ValueError(f"{len(array)} landmarks need as many weights > 0, got {w}.")
+    return Landmarks(array.astype(np.int64), w / w.sum())
+
+
+def landmark_start(given: Landmarks, x: Tensor, y: Tensor) -> Tensor:
+    """Γ = Σ_k w_k X_k Y_kᵀ.  (D, E)"""
+    for side, (name, z) in enumerate((("X", x), ("Y", y))):
+        index = given.pairs[:, side]
+        if index.min() < 0 or index.max() >= len(z):
+            bad = int(index.min() if index.min() < 0 else index.max())
+            raise ValueError(f"landmark {bad} of {name} is out of range: {name} has the points 0 to {len(z) - 1}.")
+    left, right = (z[torch.from_numpy(given.pairs[:, k]).to(z.device)].double() for k, z in enumerate((x, y)))
+    return left.mT @ (torch.from_numpy(given.weights).to(left)[:, None] * right)
+
+
+@dataclass(frozen=True)
+class Search:
+    """Options of the global search: `init="auto"` is `init=Search()`.
+
+    starts: random Γ to try, beside the sign flips.  chirality: among minima within 2 % of the best, prefer the one that
+    keeps left and right apart, for clouds in space: GW itself cannot tell a shape from its mirror image.
+    """
+
+    starts: int = 100
+    chirality: bool = False
+
+    def __post_init__(self) -> None:
+        if self.starts < 0:
+            raise ValueError(f"Search needs starts >= 0, got {self.starts}.")
+
+
+def reach(x: Tensor, y: Tensor, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+    """Standard deviations along the axes: |Γ_de| <= σ_d σ_e for every coupling."""
+    sx, sy = ((w.double() @ z.double().square()).sqrt() for z, w in ((x, a), (y, b)))
+    return sx, sy
+
+
+def sign_flips(sx: Tensor, sy: Tensor, axes: int = FLIPPED) -> Tensor:
+    """Γ = 0, and the matrices that correlate the leading axes of both clouds with every choice of signs.  (S, D, E)"""
+    axes = min(axes, len(sx), len(sy))
+    signs = torch.tensor([(0.0,) * axes, *itertools.product((1.0, -1.0), repeat=axes)], dtype=sx.dtype, device=sx.device)
+    gamma = sx.new_zeros(len(signs), len(sx), len(sy))
+    index = torch.arange(axes, device=sx.device)
+    gamma[:, index, index] = signs * sx[:axes] * sy[:axes]
+    return gamma
+
+
+def random_starts(sx: Tensor, sy: Tensor, count: int, seed: int) -> Tensor:
+    """Entries uniform in [-1, 1], times the largest correlation that the two axes can have.  (count, D, E)"""
+    draw = torch.rand(count, len(sx), len(sy), dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+    return (2 * draw - 1).to(sx) * sx[:, None] * sy
+
+
+def hops(gamma: Tensor, directions: int = HOPPED) -> Tensor:
+    """Γ with the signs of one or two of its leading singular directions flipped.  (H, D, E)"""
+    u, s, vt = torch.linalg.svd(gamma, full_matrices=False)
+    few = range(min(directions, s.shape[-1]))
+    flips = [c for k in (1, 2) for c in itertools.combinations(few, k)]
+    signs = s.new_ones(len(flips), s.shape[-1])
+    for row, chosen in enumerate(flips):
+        signs[row, list(chosen)] = -1.0
+    return (u[..., None, :, :] * (signs * s[..., None, :])[..., None, :] @ vt[..., None, :, :]).flatten(0, -3)
+
+
+@dataclass(frozen=True)
+class Minima:
+    """Distinct minima of one problem, the lowest first."""
+
+    gamma: Tensor  # (K, D, E)
+    energy: Tensor  # (K,)
+    f: Tensor  # (K, N) potentials in nats
+    g: Tensor  # (K, M)
+    count: Tensor  # (K,) starts that went there
+
+    def __len__(self) -> int:
+        return len(self.energy)
+
+    def take(self, k: list[int]) -> Minima:
+        return Minima(self.gamma[k], self.energy[k], self.f[k], self.g[k], self.count[k])
+
+    def duals(self, k: int) -> Potentials:
+        return Potentials(self.f[k], self.g[k])
+
+
+def descend(
+    problem: CntProblem,
+    gamma: Tensor,
+    tol: float,
+    keep: int | None = None,
+    count: Tensor | None = None,
+    steps: int = 30,
+    rounds: int = 8,
+) -> Minima:
+    """Run a batch of starts down to distinct minima, merged on the way.
+
+    tol: energies that change by less in a round have settled.  keep: of the distinct ones, the worse third is dropped in each
+    round, down to so many; None = all are kept to the end.  count: how many starts each one stands for.
+    """
+    options = Loop(Sinkhorn(steps, tol=5e-3), adaptive=False, max_iter=3, tol=1e-3 * tol)
+    f, g = (w.new_zeros(len(gamma), len(w)) for w in (problem.a, problem.b))
+    count = gamma.new_ones(len(gamma)) if count is None else count
+    energy = torch.full_like(count, torch.inf)
+    for _ in range(rounds):
+        end = alternate(problem, gamma, Potentials(f, g), options)
+        settled = (energy - end.energy).abs() <= tol
+        found = end.energy.nan_to_num(nan=torch.inf)
+        owner = merge(end.gamma, found)
+        kept = owner.unique()
+        count = torch.zeros_like(count).index_add_(0, owner, count)[kept]
+        order = found[kept].argsort(stable=True)
+        if keep is not None:
+            order = order[: max(keep, 2 * len(order) // 3)]
+        pick = kept[order]
+        gamma, energy, f, g = (z[pick] for z in (end.gamma, found, end.duals.f, end.duals.g))
+        count = count[order]
+        if bool(settled[pick].all()):
+            break
+    return Minima(gamma, energy, f, g, count)
+
+
+def merge(gamma: Tensor, energy: Tensor, same: float = SAME) -> Tensor:
+    """For each Γ the index of the lowest one that it is the same as, within a relative distance.  (S,)"""
+    order = energy.argsort(stable=True)
+    flat = gamma[order].flatten(1)
+    size = flat.norm(dim=1)
+    gaps = (torch.cdist(flat, flat) <= same * size).cpu().numpy()  # [i, j]: i is the same as j
+    owner, leaders = np.arange(len(order)), []
+    for i in range(len(order)):
+        near = [j for j in leaders if gaps[i, j]]
+        if near:
+            owner[i] = near[0]
+        else:
+            leaders.append(i)
+    where = torch.empty_like(order)
+    where[order] = order[torch.from_numpy(owner).to(order.device)]
+    return where
+
+
+Hand = Callable[[CntProblem, Tensor, Potentials], float]
+
+
+def best_start(
+    problem: CntProblem, loop: Loop, seed: int = 0, search: Search | None = None, hand: Hand | None = None
+) -> tuple[Tensor, Potentials, Minima]:
+    """The lowest minimum of the search, with potentials for all points, and the distinct minima that were met.
+
+    hand: of a match on coarse clouds, > 0 where it keeps left and right; it decides among minima that are nearly equal.
+    """
+    search, tol = search or Search(), 10 * loop.tol
     coarse = problem.coarser(COARSE, COARSE)
-    gamma = torch.stack(sign_flips(coarse.x, coarse.y, coarse.a, coarse.b))
-    f, g = (w.new_zeros(len(gamma), len(w)) for w in (coarse.a, coarse.b))
-    duals = Potentials(f, g)
-    heat = replace(options, sinkhorn=Sinkhorn(steps=50), adaptive=False, max_iter=ROUND)
-    dropped: list[float] = []
-    while len(gamma) > 1:
-        end = alternate(coarse, gamma, duals, heat)
-        order = end.energy.nan_to_num(nan=torch.inf).argsort()
-        keep, drop = order[: (len(order) + 1) // 2], order[(len(order) + 1) // 2 :]
-        dropped = end.energy[drop].tolist() + dropped
-        gamma, duals = end.gamma[keep], Potentials(end.duals.f[keep], end.duals.g[keep])
-    settle = replace(options, marginal_tol=max(options.marginal_tol, 5e-3))
-    best = alternate(coarse, gamma[0], Potentials(duals.f[0], duals.g[0]), settle)
-    return best.gamma, interpolate(coarse, best.gamma, best.duals, problem), [float(best.energy), *dropped]
+    spread = reach(coarse.x, coarse.y, coarse.a, coarse.b)
+    first = descend(coarse, torch.cat([sign_flips(*spread), random_starts(*spread, search.starts, seed)]), tol, keep=12)
+    again = descend(coarse, hops(first.gamma[:RIVALS]), tol, keep=12)
+    gamma, energy, count = (torch.cat(z) for z in zip(*((m.gamma, m.energy, m.count) for m in (first, again)), strict=True))
+    owner = merge(gamma, energy)
+    count = torch.zeros_like(count).index_add_(0, owner, count)
+    lowest = owner.unique()
+    lowest = lowest[energy[lowest].argsort(stable=True)][:KEPT]
+    finer = problem.coarser(FINER, FINER)
+    minima = descend(finer, gamma[lowest], loop.tol, count=count[lowest], steps=50)
+    if hand is not None:
+        minima = minima.take(_keep_hand(finer, minima, hand))
+    close = int((minima.energy[:RIVALS] <= _within(minima, TIE)).sum())
+    starts = [(minima.gamma[k], interpolate(finer, minima.gamma[k], minima.duals(k), problem)) for k in range(close)]
+    if close == 1:
+        return *starts[0], minima
+    settle = replace(loop, marginal_tol=max(loop.marginal_tol, 2e-3), max_iter=min(loop.max_iter, 30))
+    ends = [alternate(problem, *start, settle) for start in starts]
+    best = min(ends, key=lambda end: float(end.energy))
+    return best.gamma, best.duals, minima
+
+
+def _keep_hand(problem: CntProblem, minima: Minima, hand: Hand) -> list[int]:
+    """The minima, without those that swap left and right while a nearly equal one does not."""
+    near = [k for k in range(len(minima)) if float(minima.energy[k]) <= _within(minima, NEAR)]
+    hands = {k: hand(problem, minima.gamma[k], minima.duals(k)) for k in near}
+    if max(hands.values()) <= 0:
+        return list(range(len(minima)))
+    return [k for k in range(len(minima)) if hands.get(k, 1.0) > 0]
+
+
+def _within(minima: Minima, gap: float) -> float:
+    """The energy that lies so far above the lowest one, relatively."""
+    lowest = float(minima.energy[0])
+    return lowest + gap * abs(lowest)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
-import tempfile
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
@@ -16,9 +13,8 @@ from torch import Tensor
 
 from gromap import _check
 from gromap.engine import LowRank
+from gromap.files import read, write
 from gromap.plan import Plan
-
-FORMAT, VERSION = "gromap-solution", 1
 
 
 class Status(Enum):
@@ -60,7 +56,9 @@ class Solution:
     epsilon: float  #: the temperature used: π = a b exp((f + g - C) / ε)
     scale: tuple[float, float]  #: the units of both costs: c_X / scale[0] and c_Y / scale[1] were matched
     status: Status
-    history: dict[str, np.ndarray] = field(repr=False)  #: energy, inner_steps, marginal_error, seconds, one entry per step
+    history: dict[str, np.ndarray] = field(
+        repr=False
+    )  #: energy, inner_steps, marginal_error, seconds, per step; minima that the search met
     info: dict[str, Any] = field(default_factory=dict, repr=False)  #: method, device, seconds of each phase, explained variance
 
     def __repr__(self) -> str:
@@ -76,6 +74,10 @@ class Solution:
             f"  steps           {steps} outer, {inner} Sinkhorn" + (f"   ({phases})" if phases else ""),
             f"  status          {self.status.value}",
         ]
+        if "minima" in self.history:
+            others = f"{len(self.history['minima'])} minima"
+            gap = f", the next {self.info['runner_up']:.1%} higher".replace("%", " %") if "runner_up" in self.info else ""
+            lines.insert(-1, f"  search          {others}{gap}")
         if "explained" in self.info:
             lines.insert(3, "  embedding       {:.1%} and {:.1%} of the variance".format(*self.info["explained"]))
         return "\n".join(lines)
@@ -129,28 +131,13 @@ class Solution:
 
     def save(self, path: str | Path) -> Path:
         """Write everything to a .safetensors file, whole or not at all; `gromap.load` reads it back."""
-        from safetensors.torch import save_file
-
-        path = Path(path)
         plan, state = self.plan, self.state
         score = {"q": plan.score.q, "k": plan.score.k} if isinstance(plan.score, LowRank) else {"score": plan.score}
         tensors = score | {"u": plan.u, "v": plan.v, "a": plan.a, "b": plan.b, "gamma": state.gamma, "f": state.f, "g": state.g}
         tensors |= {f"history.{name}": torch.from_numpy(np.asarray(values)) for name, values in self.history.items()}
-        plain = {"value": self.value, "value_gw": self.value_gw, "epsilon": self.epsilon, "scale": list(self.scale)}
-        plain |= {"status": self.status.name, "numpy": plan.numpy, "info": self.info}
-        header = {"format": FORMAT, "version": str(VERSION), "solution": json.dumps(plain)}
-        handle, temporary = tempfile.mkstemp(dir=path.parent or ".", prefix=path.name, suffix=".part")
-        os.close(handle)
-        try:
-            save_file(
-                {name: t.detach().cpu().contiguous() for name, t in tensors.items() if t is not None},
-                temporary,
-                metadata=header,
-            )
-            os.replace(temporary, path)
-        finally:
-            Path(temporary).unlink(missing_ok=True)
-        return path
+        facts = {"value": self.value, "value_gw": self.value_gw, "epsilon": self.epsilon, "scale": list(self.scale)}
+        facts |= {"status": self.status.name, "numpy": plan.numpy, "info": self.info}
+        return write(path, "solution", {name: t for name, t in tensors.items() if t is not None}, facts)
 
 
 def load(path: str | Path, device: torch.device | str = "cpu") -> Solution:
@@ -164,35 +151,20 @@ def load(path: str | Path, device: torch.device | str = "cpu") -> Solution:
     >>> again.value == sol.value
     True
     """
-    from safetensors import SafetensorError, safe_open
+    return read(path, "solution", device, _rebuild)
 
-    path = Path(path)
-    if not path.is_file():
-        raise FileNotFoundError(f"no result file at {path}.")
-    try:
-        with safe_open(path, framework="pt", device=str(device)) as stored:
-            header = stored.metadata() or {}
-            if header.get("format") != FORMAT:
-                raise ValueError(f"{path} is a safetensors file, but not a gromap result.")
-            if int(header.get("version", 0)) > VERSION:
-                raise ValueError(
-                    f"{path} was written by a newer gromap (format {header['version']}): upgrade gromap to read it."
-                )
-            tensors = {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118 - not a dict
-            plain = json.loads(header["solution"])
-            score = tensors["score"] if "score" in tensors else LowRank(tensors["q"], tensors["k"])
-            return Solution(
-                plan=Plan(score, tensors["u"], tensors["v"], tensors["a"], tensors["b"], plain["numpy"]),
-                state=State(tensors["gamma"], tensors["f"], tensors["g"]),
-                value=plain["value"],
-                value_gw=plain["value_gw"],
-                epsilon=plain["epsilon"],
-                scale=(plain["scale"][0], plain["scale"][1]),
-                status=Status[plain["status"]],
-                history={
-                    name.removeprefix("history."): t.numpy() for name, t in tensors.items() if name.startswith("history.")
-                },
-                info=plain["info"],
-            )
-    except (SafetensorError, KeyError, json.JSONDecodeError) as error:
-        raise ValueError(f"{path} is not a gromap result, or it is truncated or corrupted ({error}).") from error
+
+def _rebuild(tensors: dict[str, Tensor], facts: dict[str, Any]) -> Solution:
+    score = tensors["score"] if "score" in tensors else LowRank(tensors["q"], tensors["k"])
+    history = {name.removeprefix("history."): t.cpu().numpy() for name, t in tensors.items() if name.startswith("history.")}
+    return Solution(
+        plan=Plan(score, tensors["u"], tensors["v"], tensors["a"], tensors["b"], facts["numpy"]),
+        state=State(tensors["gamma"], tensors["f"], tensors["g"]),
+        value=facts["value"],
+        value_gw=facts["value_gw"],
+        epsilon=facts["epsilon"],
+        scale=(facts["scale"][0], facts["scale"][1]),
+        status=Status[facts["status"]],
+        history=history,
+        info=facts["info"],
+    )

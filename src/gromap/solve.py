@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -10,24 +9,18 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from gromap import _check
 from gromap.engine import LowRank, engine_name, whole
 from gromap.plan import Plan
+from gromap.prepare import LARGE, spaces_of, units_of
 from gromap.progress import Progress
-from gromap.search import best_start, random_start
-from gromap.sinkhorn import Potentials, half_step
+from gromap.sinkhorn import half_step
 from gromap.solution import Solution, State
-from gromap.solvers import METHODS, CntGW, KernelGW, Loop, Multiscale, Solver, Step
-from gromap.solvers.cnt import CntProblem, scaled_features
-from gromap.solvers.kernel import KernelProblem
+from gromap.solvers import METHODS, CntGW, KernelGW, Multiscale, Solver, Step
 from gromap.solvers.loop import alternate
-from gromap.solvers.multiscale import interpolate
 from gromap.space import Space
-
-FINER = 5  # how much closer the marginals of coarse levels are met: cheap there, and it saves steps on all points
-LARGE = 3000  # points from which "auto" builds a pyramid
+from gromap.start import start, told
 
 
 def solve(
@@ -59,7 +52,8 @@ def solve(
         larger unit, None takes the costs as given.
     method: "cnt", "kernel", "multiscale", or a solver object with options; "auto" is "multiscale" from 3000 points, or "cnt".
     dim: axes of the embedding, a share of variance in (0, 1), or a pair; None = 20, or N if there are fewer points.
-    init: "auto" (sign flips of the leading axes on coarse clouds), "zero", "random", a (D, E) matrix, an earlier Solution.
+    init: "auto" or `Search(...)` (a global search on coarse clouds), "zero", "random", `landmarks(pairs)`, a (D, E) matrix, an
+        (N, M) plan, a map of N integers, an earlier Solution.
     max_iter, tol: outer steps (100), and the change of energy below which the loop stops (1e-5, in units of the scaled
         costs, squared, as epsilon); None = those of the method.
     device: where to compute. None: where the tensors are; numpy float32 arrays from 3000 points go to a GPU if there is one.
@@ -76,12 +70,12 @@ def solve(
     True
     """
     eps = _check.positive(epsilon, "epsilon")
-    x, y = _spaces(X, Y, a, b, cost, dim, device, seed)
+    x, y = spaces_of(X, Y, a, b, cost, dim, device, seed)
     solver = _solver(method, min(len(x), len(y)), max_iter, tol)
     needed = solver.memory(x, y)
     _check.memory(needed, x.device, f"{type(solver).__name__} on {len(x)} x {len(y)} points", solver.frugal)
     try:
-        return _solve(x, y, eps, _units(x, y, scale), solver, init, seed, Progress() if progress else None, callback, needed)
+        return _solve(x, y, eps, units_of(x, y, scale), solver, init, seed, Progress() if progress else None, callback, needed)
     except (torch.OutOfMemoryError, RuntimeError) as error:
         if "memory" not in str(error):
             raise
@@ -117,7 +111,7 @@ def _solve(
     clock["search"] = -time.perf_counter()
     if show:
         show("looking for a good start")
-    gamma, duals, plan, found = _start(init, problem, x, y, units, solver, loop, seed)
+    begin = start(init, problem, x, y, units, solver, loop, seed)
     clock["search"] += time.perf_counter()
     clock["solve"] = -time.perf_counter()
 
@@ -126,7 +120,7 @@ def _solve(
             show.step(step, loop.max_iter)
         return callback(step) if callback is not None else None
 
-    end = alternate(problem, problem.start(gamma, plan), duals, loop, watch)
+    end = alternate(problem, problem.start(begin.gamma, begin.plan), begin.duals, loop, watch)
     g = end.duals.g
     f = half_step(end.score, problem.log_b, g)  # rows exact, columns reported
     near = end.score.near if isinstance(end.score, LowRank) else None
@@ -142,6 +136,7 @@ def _solve(
     if show:
         show.close()
     info: dict[str, Any] = {"method": solver.name, "engine": engine_name(end.score), "device": str(x.device)}
+    found, minima = told(begin)
     info |= {"dtype": str(x.dtype), "memory": needed, "seconds": clock} | found
     if "embedding" in x.__dict__:
         info["explained"] = [x.explained, y.explained]
@@ -155,49 +150,9 @@ def _solve(
         epsilon=eps,
         scale=units,
         status=end.status,
-        history=_history(end.steps),
+        history=_history(end.steps) | minima,
         info=info,
     )
-
-
-def _spaces(X: Any, Y: Any, a: Any, b: Any, cost: Any, dim: Any, device: Any, seed: int) -> tuple[Space, Space]:
-    """Both sides as spaces on one device, in one precision."""
-    costs, dims = _check.pair(cost), _check.pair(dim)
-    raw = [not isinstance(Z, Space) for Z in (X, Y)]
-    if all(raw) and all(isinstance(Z, Tensor) for Z in (X, Y)) and device is None and X.device != Y.device:
-        raise ValueError(f"X is on {X.device} and Y on {Y.device}: move one, or pass device=.")
-    if all(raw):
-        X, Y = _same_dtype(X, Y)
-    if device is None and all(_goes_to_gpu(Z) for Z in (X, Y)):
-        device = "cuda"
-    sides = []
-    for Z, w, c, d, is_raw, name in ((X, a, costs[0], dims[0], raw[0], "X"), (Y, b, costs[1], dims[1], raw[1], "Y")):
-        if is_raw:
-            sides.append(Space(Z, w, c, d, seed=seed, device=device, name=name))
-        elif w is not None or d is not None:
-            raise ValueError(f"{name} is a Space, which has its own weights and dim: set them when you build it.")
-        else:
-            sides.append(Z)
-    x, y = sides
-    if x.device != y.device or x.dtype != y.dtype:
-        raise ValueError(
-            f"X is {x.dtype} on {x.device} and Y is {y.dtype} on {y.device}: build both in one precision, on one device."
-        )
-    return x, y
-
-
-def _same_dtype(X: Any, Y: Any) -> tuple[Any, Any]:
-    """Two float arrays in the wider precision of both; anything else is left to the checks."""
-    x, y = (_check.as_tensor(Z, name) for Z, name in ((X, "X"), (Y, "Y")))
-    if not (x.is_floating_point() and y.is_floating_point()) or x.dtype == y.dtype:
-        return X, Y
-    wide = torch.promote_types(x.dtype, y.dtype)
-    return tuple(t.to(wide).numpy() if _check.is_numpy(Z) else t.to(wide) for t, Z in ((x, X), (y, Y)))  # type: ignore[return-value]
-
-
-def _goes_to_gpu(Z: Any) -> bool:
-    large = isinstance(Z, np.ndarray) and Z.dtype == np.float32 and len(Z) >= LARGE
-    return large and torch.cuda.is_available()
 
 
 def _solver(method: Any, points: int, max_iter: int | None, tol: float | None) -> Solver:
@@ -218,65 +173,6 @@ def _solver(method: Any, points: int, max_iter: int | None, tol: float | None) -
         if isinstance(solver, Multiscale)
         else replace(solver, loop=loop)
     )
-
-
-def _units(x: Space, y: Space, scale: str | None) -> tuple[float, float]:
-    """What each cost is divided by."""
-    if scale is None:
-        return 1.0, 1.0
-    if _check.choice(scale, ["each", "joint"], "scale (or None)") == "each":
-        return x.scale, y.scale
-    unit = max(x.scale, y.scale)
-    return unit, unit
-
-
-def _start(
-    init: Any,
-    problem: CntProblem | KernelProblem,
-    x: Space,
-    y: Space,
-    units: tuple[float, float],
-    solver: Solver,
-    loop: Loop,
-    seed: int,
-) -> tuple[Tensor, Potentials, Plan | None, dict[str, Any]]:
-    """Γ_0, the potentials, the plan of an earlier solution, and what there is to tell: the starts and levels tried."""
-    state, plan, eps = None, None, problem.eps
-    if isinstance(init, Solution):
-        state, plan = init.state, init.plan
-    elif isinstance(init, State):
-        state = init
-    elif isinstance(init, str):
-        _check.choice(init, ["auto", "zero", "random"], "init")
-    else:
-        state = State(_check.tensor(init, "init"))
-    shape = x.embedding.features.shape[1], y.embedding.features.shape[1]
-    if state is not None and tuple(state.gamma.shape) != shape:
-        raise ValueError(f"init must be a linear map of shape {shape} (dim of X, dim of Y), got {tuple(state.gamma.shape)}.")
-    if state is not None and state.f is not None and state.g is not None and (len(state.f), len(state.g)) == (len(x), len(y)):
-        duals = Potentials((state.f / eps).to(problem.log_a), (state.g / eps).to(problem.log_b))
-        return state.gamma.to(x.device), duals, plan, {}
-
-    if isinstance(problem, CntProblem):
-        embedded = problem
-    else:
-        embedded = CntProblem(scaled_features(x, units[0]), scaled_features(y, units[1]), problem.a, problem.b, eps)
-    levels = solver.pyramid(embedded) if isinstance(solver, Multiscale) else [embedded]
-    told: dict[str, Any] = {"levels": [max(len(p.a), len(p.b)) for p in levels]} if len(levels) > 1 else {}
-    first = levels[0]
-    duals = Potentials(torch.zeros_like(first.log_a), torch.zeros_like(first.log_b))
-    if state is not None:
-        gamma = state.gamma.to(x.device).double()
-    elif init == "auto":
-        gamma, duals, told["starts"] = best_start(first, loop)
-    elif init == "random":
-        gamma = random_start(embedded.x, embedded.y, embedded.a, embedded.b, seed=seed)
-    else:
-        gamma = torch.zeros(shape, dtype=torch.float64, device=x.device)
-    for coarse, fine in itertools.pairwise(levels):
-        end = alternate(coarse, gamma, duals, replace(loop, marginal_tol=loop.marginal_tol / FINER))
-        gamma, duals = end.gamma, interpolate(coarse, end.gamma, end.duals, fine)
-    return gamma, duals, plan, told
 
 
 def _history(steps: list[Step]) -> dict[str, np.ndarray]:

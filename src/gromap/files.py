@@ -1,0 +1,54 @@
+"""Result files: tensors and plain facts in one .safetensors file, written whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+VERSION = 1
+T = TypeVar("T")
+
+
+def write(path: str | Path, kind: str, tensors: dict[str, Tensor], facts: dict[str, Any]) -> Path:
+    """Write beside the place and move there, so that an interruption leaves the old file, or none."""
+    from safetensors.torch import save_file
+
+    path = Path(path)
+    header = {"format": f"gromap-{kind}", "version": str(VERSION), kind: json.dumps(facts)}
+    handle, temporary = tempfile.mkstemp(dir=path.parent or ".", prefix=path.name, suffix=".part")
+    os.close(handle)
+    try:
+        save_file({name: t.detach().cpu().contiguous() for name, t in tensors.items()}, temporary, metadata=header)
+        os.replace(temporary, path)
+    finally:
+        Path(temporary).unlink(missing_ok=True)
+    return path
+
+
+def read(path: str | Path, kind: str, device: torch.device | str, build: Callable[[dict[str, Tensor], dict[str, Any]], T]) -> T:
+    """What `build` makes of the tensors and facts of a file. Everything that is wrong with a file is a ValueError."""
+    from safetensors import SafetensorError, safe_open
+
+    path, what = Path(path), "result" if kind == "solution" else kind
+    if not path.is_file():
+        raise FileNotFoundError(f"no {what} file at {path}.")
+    try:
+        with safe_open(path, framework="pt", device=str(device)) as stored:
+            header = stored.metadata() or {}
+            if header.get("format") != f"gromap-{kind}":
+                raise ValueError(f"{path} is a safetensors file, but not a gromap {what}.")
+            if int(header.get("version", 0)) > VERSION:
+                raise ValueError(
+                    f"{path} was written by a newer gromap (format {header['version']}): upgrade gromap to read it."
+                )
+            tensors = {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118 - not a dict
+            return build(tensors, json.loads(header[kind]))
+    except (SafetensorError, KeyError, json.JSONDecodeError) as error:
+        raise ValueError(f"{path} is not a gromap {what}, or it is truncated or corrupted ({error}).") from error

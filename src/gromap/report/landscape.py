@@ -1,0 +1,99 @@
+"""The picture of a landscape: contour lines of the objective on the plane of the minima, and what each minimum matches."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from gromap.report.figures import colour_field, require_matplotlib
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+SAMPLE = 3000  # points of each little picture
+LEVELS = 18  # contour lines
+
+
+class Land(Protocol):
+    """What is drawn: gromap.Landscape."""
+
+    @property
+    def spaces(self) -> Any: ...
+    @property
+    def energies(self) -> np.ndarray: ...
+    @property
+    def basins(self) -> np.ndarray: ...
+    def __len__(self) -> int: ...
+    def plane(self, resolution: int = ...) -> Any: ...
+    def plan(self, k: int = ...) -> Any: ...
+
+
+def landscape_figure(land: Land, resolution: int, pictures: int) -> Figure:
+    """Minima as discs whose area is their share of the starts, numbered by energy; pictures of the lowest above and below."""
+    require_matplotlib()
+    from matplotlib.figure import Figure
+
+    plane = land.plane(resolution)
+    shown = _pictures(land, min(pictures, len(land)))
+    figure = Figure(figsize=(13, 10.5) if shown else (9, 8), facecolor="white")
+    axes = figure.add_axes((0.07, 0.25, 0.90, 0.50) if shown else (0.09, 0.09, 0.88, 0.84))
+    values, floor = plane.values, land.energies[0]
+    rise = np.log10(1e-3 + np.maximum(values - floor, 0) / abs(floor))  # lines are dense near the bottom
+    lines = np.linspace(rise.min(), np.quantile(rise, 0.97), LEVELS)
+    axes.contourf(plane.s, plane.t, rise, levels=lines, cmap="Blues_r", extend="both", alpha=0.75)
+    axes.contour(plane.s, plane.t, rise, levels=lines, colors="#335577", linewidths=0.6)
+    area = 40 + 2600 * land.basins
+    axes.scatter(*plane.minima.T, s=area, c="#d1495b", alpha=0.85, edgecolors="white", linewidths=1.2, zorder=3)
+    for k in range(len(land) - 1, -1, -1):
+        s, t = plane.minima[k]
+        axes.annotate(str(k + 1), (s, t), ha="center", va="center", fontsize=10, color="white", weight="bold", zorder=4)
+    axes.set(xticks=[], yticks=[], aspect="equal" if not shown else "auto")
+    axes.set_xlabel("first principal axis of the minima, in the space of linear maps", fontsize=11)
+    axes.set_ylabel("second axis", fontsize=11)
+    for k, (points, colours) in enumerate(shown):
+        row, column = divmod(k, 4)
+        small = figure.add_axes((0.02 + 0.245 * column, 0.765 if row == 0 else 0.0, 0.235, 0.19))
+        small.scatter(*points.T, c=colours, s=5, linewidths=0)
+        small.set(aspect="equal")
+        small.axis("off")
+        title = f"{k + 1}:  energy {land.energies[k]:.5f}, {land.basins[k]:.0%} of starts".replace("%", " %")
+        small.set_title(title, fontsize=10, weight="bold" if k == 0 else "normal", pad=2)
+    figure.text(
+        0.5,
+        0.975,
+        f"{len(land)} minima; colours are carried from the source to the target by each match",
+        ha="center",
+        fontsize=13,
+    )
+    return figure
+
+
+def _pictures(land: Land, count: int) -> list[tuple[np.ndarray, np.ndarray]]:
+    """The target in the colours that each of the lowest minima gives it: points (n, 2) on the page, and rgb (n, 3)."""
+    if land.spaces is None or any(s.measure.points.shape[1] not in (2, 3) for s in land.spaces):
+        return []
+    source, target = (s.measure.points.double().cpu().numpy() for s in land.spaces)
+    flat = np.pad(source, ((0, 0), (0, 3 - source.shape[1])))
+    colours = colour_field(flat)
+    some = np.random.default_rng(0).permutation(len(target))[:SAMPLE]
+    page, order = _page(target[some])
+    found = []
+    for k in range(count):
+        pushed = np.asarray(_numpy(land.plan(k).T.conditional_mean(colours)))[some]
+        found.append((page[order], pushed[order].clip(0, 1)))
+    return found
+
+
+def _page(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Where points fall on the page, seen a little from the side, y up; and the order in which to draw them."""
+    if points.shape[1] == 2:
+        return points, np.arange(len(points))
+    turn = np.radians(25)
+    right = np.array([np.cos(turn), 0, -np.sin(turn)])
+    towards = np.array([np.sin(turn), 0, np.cos(turn)])
+    return np.stack([points @ right, points[:, 1]], 1), (points @ towards).argsort()
+
+
+def _numpy(x: Any) -> np.ndarray:
+    return x if isinstance(x, np.ndarray) else x.cpu().numpy()

@@ -1,0 +1,124 @@
+"""What `init=` accepts, as Γ_0 and potentials; and the coarse levels of a pyramid, down which they are carried."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gromap import _check
+from gromap.chirality import handedness
+from gromap.plan import Plan
+from gromap.search import Landmarks, Minima, Search, best_start, landmark_start, random_starts, reach
+from gromap.sinkhorn import Potentials
+from gromap.solution import Solution, State
+from gromap.solvers import KernelGW, Loop, Multiscale, Solver
+from gromap.solvers.cnt import CntProblem, scaled_features
+from gromap.solvers.kernel import KernelProblem
+from gromap.solvers.loop import alternate
+from gromap.solvers.multiscale import interpolate
+from gromap.space import Space
+
+FINER = 5  # how much closer the marginals of coarse levels are met: cheap there, and it saves steps on all points
+
+
+@dataclass(frozen=True)
+class Start:
+    gamma: Tensor
+    duals: Potentials
+    plan: Plan | None = None  # of an earlier solution
+    minima: Minima | None = None  # that the search met
+    levels: tuple[int, ...] = ()  # points of each level of the pyramid
+
+
+def start(
+    init: Any, problem: CntProblem | KernelProblem, x: Space, y: Space, units: tuple[float, float],
+    solver: Solver, loop: Loop, seed: int,
+) -> Start:  # fmt: skip
+    """Γ_0 and the potentials for the problem."""
+    embedded = problem
+    if isinstance(solver, KernelGW):
+        features = scaled_features(x, units[0]), scaled_features(y, units[1])
+        embedded = CntProblem(*features, problem.a, problem.b, problem.eps)
+    assert isinstance(embedded, CntProblem)
+    search = Search() if isinstance(init, str) and init == "auto" else init if isinstance(init, Search) else None
+    state = State(torch.empty(0)) if search else _state(init, embedded, seed)
+    if state.f is not None and state.g is not None and (len(state.f), len(state.g)) == (len(x), len(y)):
+        duals = Potentials((state.f / problem.eps).to(problem.log_a), (state.g / problem.eps).to(problem.log_b))
+        return Start(state.gamma.to(x.device), duals, init.plan if isinstance(init, Solution) else None)
+
+    levels = solver.pyramid(embedded) if isinstance(solver, Multiscale) else [embedded]
+    first, minima = levels[0], None
+    gamma, duals = state.gamma.to(x.device).double(), Potentials(torch.zeros_like(first.log_a), torch.zeros_like(first.log_b))
+    if search:
+        hand = handedness(x, y, embedded) if search.chirality else None
+        gamma, duals, minima = best_start(first, loop, seed, search, hand)
+    for coarse, fine in itertools.pairwise(levels):
+        end = alternate(coarse, gamma, duals, replace(loop, marginal_tol=loop.marginal_tol / FINER))
+        gamma, duals = end.gamma, interpolate(coarse, end.gamma, end.duals, fine)
+    sizes = tuple(max(len(p.a), len(p.b)) for p in levels) if len(levels) > 1 else ()
+    return Start(gamma, duals, minima=minima, levels=sizes)
+
+
+def _state(init: Any, problem: CntProblem, seed: int) -> State:
+    """Everything but a search: a name, an earlier solution or state, landmarks, a linear map, a point map, or a plan."""
+    x, y = problem.x, problem.y
+    shape, points = (x.shape[1], y.shape[1]), (len(x), len(y))
+    if isinstance(init, Solution | State):
+        state = init.state if isinstance(init, Solution) else init
+    elif isinstance(init, Landmarks):
+        state = State(landmark_start(init, x, y))
+    elif isinstance(init, str):
+        name = _check.choice(init, ["auto", "zero", "random"], "init")
+        spread = reach(x, y, problem.a, problem.b)
+        state = State(random_starts(*spread, 1, seed)[0] if name == "random" else x.new_zeros(shape))
+    elif isinstance(init, Plan):
+        state = State(_gamma_of_plan(init.matrix(), problem))
+    else:
+        given = _check.as_tensor(init, "init")
+        if given.ndim == 1 and not given.is_floating_point() and len(given) == points[0]:
+            return State(_gamma_of_map(given.to(x.device).long(), problem))
+        given = _check.tensor(given, "init")
+        state = State(_gamma_of_plan(given, problem) if tuple(given.shape) == points != shape else given)
+    if tuple(state.gamma.shape) != shape:
+        raise ValueError(
+            f"init must be a linear map of shape {shape} (dim of X, dim of Y), a plan of shape {points}, a map of {points[0]} "
+            "integers, landmarks(...), Search(...), an earlier Solution, 'auto', 'zero' or 'random'; "
+            f"got {tuple(state.gamma.shape)}."
+        )
+    return state
+
+
+def _gamma_of_plan(pi: Tensor, problem: CntProblem) -> Tensor:
+    """Γ = Σ π_ij X_i Y_jᵀ, for a plan of any mass.  (D, E)"""
+    if tuple(pi.shape) != (len(problem.x), len(problem.y)):
+        raise ValueError(
+            f"init is a plan of shape {tuple(pi.shape)}, the clouds have {len(problem.x)} and {len(problem.y)} points."
+        )
+    pi = pi.to(problem.x)
+    return problem.x.double().mT @ (pi / pi.sum() @ problem.y).double()
+
+
+def _gamma_of_map(match: Tensor, problem: CntProblem) -> Tensor:
+    """Γ = Σ a_i X_i Y_T(i)ᵀ.  (D, E)"""
+    m = len(problem.y)
+    if int(match.min()) < 0 or int(match.max()) >= m:
+        bad = int(match.min()) if int(match.min()) < 0 else int(match.max())
+        raise ValueError(f"init maps a point of X to point {bad} of Y, which has the points 0 to {m - 1}.")
+    return problem.x.double().mT @ (problem.a[:, None] * problem.y[match]).double()
+
+
+def told(start: Start) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """What a solution tells of its start: for its info, and for its history."""
+    info: dict[str, Any] = {"levels": list(start.levels)} if start.levels else {}
+    if start.minima is None:
+        return info, {}
+    energy, count = start.minima.energy.cpu().numpy(), start.minima.count.cpu().numpy()
+    info["minima"] = len(energy)
+    if len(energy) > 1:
+        info["runner_up"] = float(energy[1] / energy[0] - 1)
+    return info, {"minima": energy, "minima_starts": count}
