@@ -33,7 +33,7 @@ def test_truncation_on_and_off_agree(dtype):
     assert "tiles" not in off.info
     assert on.info["neglected_mass"] <= 1e-4
     assert on.value == pytest.approx(off.value, abs=1e-5)
-    assert (np.abs(y[on.p2p_12] - y[off.p2p_12]).max(1) < 0.03).mean() > 0.98
+    assert (np.abs(y[on.p2p_12] - y[off.p2p_12]).max(1) < 0.03).mean() > 0.95
     np.testing.assert_allclose(on.push(x), off.push(x), atol=2e-2)
     assert on.plan.marginal_error == pytest.approx(float(_l1(on)), abs=3e-4)
 

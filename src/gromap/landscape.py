@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 BATCH = 100  # starts that run together
-MANY = 15  # minima as deep as the deepest that make a continuum
+MANY = 15  # minima that are listed where nearly every start ends at one of its own
 
 
 class Plane(NamedTuple):
@@ -53,7 +53,7 @@ class Landscape:
     found: Minima  # on the coarse clouds
     coarse: CntProblem
     starts: int  #: random starts that were run
-    continuous: bool  #: symmetric shapes: the deepest minima are a continuum, of which some samples are listed
+    continuous: bool  #: a continuum of minima, of which the deepest samples are listed
     units: tuple[float, float]  #: what each cost was divided by
     spaces: tuple[Space, Space] | None = field(default=None, repr=False)  # None after `load`
 
@@ -64,7 +64,9 @@ class Landscape:
         n, m = len(self.coarse.a), len(self.coarse.b)
         lines = [f"gromap.Landscape: {len(self)} minima from {self.starts} starts, on {n} x {m} coarse points"]
         if self.continuous:
-            lines.append("  the deepest minima are a continuum: the shapes are symmetric, any of them is as good as the others")
+            lines.append(
+                "  hardly two starts end at the same minimum: the shapes are so symmetric that minima form a continuum"
+            )
         shown = list(zip(self.energies, self.basins, strict=True))
         lines += [f"  {k:>3}   energy {e:.6f}   attracts {b:.1%}".replace("%", " %") for k, (e, b) in enumerate(shown[:10])]
         return "\n".join(lines + ([f"  and {len(shown) - 10} more"] if len(shown) > 10 else []))
@@ -208,5 +210,7 @@ def landscape(
     total = torch.zeros_like(counts).index_add_(0, owner, counts)
     kept = owner.unique()
     found = descend(coarse, joined[kept], tol, count=total[kept], steps=50, rounds=20)
-    deep = int((found.energy <= found.energy[0] + 0.01 * found.energy[0].abs()).sum())
-    return Landscape(found, coarse, int(starts), deep > MANY, units, (x, y))
+    continuous = len(found) > max(MANY, starts // 3)
+    if continuous:
+        found = found.take(list(range(MANY)))
+    return Landscape(found, coarse, int(starts), continuous, units, (x, y))

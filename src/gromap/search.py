@@ -32,8 +32,8 @@ FLIPPED, HOPPED = 3, 5  # leading axes, and singular directions, whose signs are
 SAME = 0.15  # relative distance of two Γ that count as one
 KEPT = 8  # distinct minima that are worth a finer cloud
 TIE = 0.01  # relative gap of energies that a coarse cloud cannot be trusted with
-NEAR = 0.02  # relative gap of energies within which left and right may decide
-RIVALS = 3  # minima that are run on the points themselves, in a tie
+NEAR = 0.05  # relative gap of energies within which left and right may decide
+RIVALS = 3  # minima that are run on the points themselves, in a tie, if these are many
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ def landmark_start(given: Landmarks, x: Tensor, y: Tensor) -> Tensor:
 class Search:
     """Options of the global search: `init="auto"` is `init=Search()`.
 
-    starts: random Γ to try, beside the sign flips.  chirality: among minima within 2 % of the best, prefer the one that
+    starts: random Γ to try, beside the sign flips.  chirality: among minima within 5 % of the best, prefer the one that
     keeps left and right apart, for clouds in space: GW itself cannot tell a shape from its mirror image.
     """
 
@@ -227,7 +227,8 @@ def best_start(
     minima = descend(finer, gamma[lowest], loop.tol, count=count[lowest], steps=50)
     if hand is not None:
         minima = minima.take(_keep_hand(finer, minima, hand))
-    close = int((minima.energy[:RIVALS] <= _within(minima, TIE)).sum())
+    rivals = KEPT if len(problem.a) <= FINER and len(problem.b) <= FINER else RIVALS
+    close = int((minima.energy[:rivals] <= _within(minima, TIE)).sum())
     starts = [(minima.gamma[k], interpolate(finer, minima.gamma[k], minima.duals(k), problem)) for k in range(close)]
     if close == 1:
         return *starts[0], minima

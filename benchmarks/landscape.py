@@ -1,0 +1,126 @@
+"""Does the default search find the best minimum? Energies of `init="auto"` beside the best of many random starts, on real pairs.
+
+    python benchmarks/landscape.py --starts 200 --seeds 3
+
+Points are drawn uniformly on both surfaces. The random starts run down to their minima on clouds of 400 points, as one batch;
+the lowest five are then taken to all points, and the best of them counts. "zero" is a single start from Γ = 0. For the man and the
+dog, whose vertices correspond, matches between vertices drawn by area are scored too: mean geodesic distance to the true vertex (along
+the edges of the target), over the square root of its area, the better of the direct and the mirrored truth.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+import torch
+from machine import add_cores, describe, table, use_cores
+from scipy.sparse.csgraph import dijkstra
+from shapes import Array, Index, data_folder, read_mesh, surface_points
+
+import gromap
+from gromap.datasets import Mesh
+
+PAIRS = {
+    "dog 0-1": ("poses/dog_0", "poses/dog_1"),
+    "dog 0-2": ("poses/dog_0", "poses/dog_2"),
+    "man 0-1": ("poses/mh_man_0", "poses/mh_man_1"),
+    "man 0-2": ("poses/mh_man_0", "poses/mh_man_2"),
+    "man-child": ("poses/mh_man_0", "poses/mh_child_1"),
+    "woman": ("poses/mh_woman_0", "poses/mh_woman_1"),
+    "hand": ("poses/mh_hand_0", "poses/mh_hand_1"),
+    "femurs": ("anatomy/femur_R", "anatomy/femur_L"),
+    "vertebrae": ("anatomy/T1_vertebra", "anatomy/T7_vertebra"),
+}
+SCORED = {"man 0-1": "poses/mh_man.sym.npy", "dog 0-1": "poses/dog.sym.npy"}
+REFINED = 5  # minima taken to all points
+SAMPLE = 500  # points of a match whose geodesic error is measured
+
+
+def energy(solution: gromap.Solution) -> float:
+    return float(solution.history["energy"][-1])
+
+
+def compare(name: str, n: int, starts: int, seeds: int) -> dict[str, Any]:
+    """The record of one pair."""
+    print(f"{name} ...", file=sys.stderr, flush=True)
+    meshes = [read_mesh(data_folder() / f"{path}.ply") for path in PAIRS[name]]
+    x, y = (surface_points(mesh, n, k, torch.device("cpu")) for k, mesh in enumerate(meshes))
+    begin = time.perf_counter()
+    land = gromap.landscape(x, y, starts=starts, points=400, seed=1000)
+    best = min(energy(solution) for solution in land.refine(REFINED, method="cnt"))
+    record: dict[str, Any] = {"pair": name, "n": n, "minima": len(land), "best_of_starts": best}
+    record |= {"seconds_starts": time.perf_counter() - begin, "zero": energy(gromap.solve(x, y, init="zero"))}
+    runs = [gromap.solve(x, y, seed=seed) for seed in range(seeds)]
+    record["auto"] = [energy(run) for run in runs]
+    record["seconds_search"] = [run.info["seconds"]["search"] for run in runs]
+    record["worst_gap"] = max(record["auto"]) / best - 1
+    if name in SCORED:
+        record["geodesic_error"] = {init: geodesic_error(name, meshes, n, init) for init in ("zero", "auto")}
+    return record
+
+
+def geodesic_error(name: str, meshes: list[Mesh], n: int, init: str) -> float:
+    """Of a match between n vertices of each mesh, drawn by area."""
+    mirror = np.load(data_folder() / SCORED[name])
+    areas = [vertex_areas(mesh) for mesh in meshes]
+    i, j = (np.random.default_rng([0, k]).choice(len(w), n, replace=False, p=w / w.sum()) for k, w in enumerate(areas))
+    x, y = meshes[0].vertices[i], meshes[1].vertices[j]
+    match = j[gromap.solve(x, y, init=init).p2p_12][:SAMPLE]
+    gaps = (paths(meshes[1], truth)[np.arange(SAMPLE), match].mean() for truth in (i[:SAMPLE], mirror[i[:SAMPLE]]))
+    return float(min(gaps) / np.sqrt(areas[1].sum()))
+
+
+def vertex_areas(mesh: Mesh) -> Array:
+    """A third of the triangles around each vertex.  (V,)"""
+    area = np.linalg.norm(mesh.face_normals(), axis=1) / 2
+    return np.bincount(mesh.faces.ravel(), np.repeat(area / 3, 3), len(mesh.vertices))
+
+
+def paths(mesh: Mesh, sources: Index) -> Array:
+    """Shortest paths along edges from some vertices to all.  (S, V)"""
+    edges = np.unique(np.sort(mesh.faces[:, [[0, 1], [1, 2], [2, 0]]].reshape(-1, 2), axis=1), axis=0)
+    length = np.linalg.norm(mesh.vertices[edges[:, 0]] - mesh.vertices[edges[:, 1]], axis=1).astype(np.float64)
+    graph = scipy.sparse.coo_array((length, edges.T), shape=(len(mesh.vertices),) * 2).tocsr()
+    return dijkstra(graph, directed=False, indices=sources)
+
+
+def row(record: dict[str, Any]) -> dict[str, str]:
+    cells = {
+        "pair": record["pair"],
+        "minima": str(record["minima"]),
+        "best of starts": f"{record['best_of_starts']:.6f}",
+        "zero": f"{record['zero']:.6f}",
+        "auto": " ".join(f"{e:.6f}" for e in record["auto"]),
+        "worst gap": f"{record['worst_gap']:+.2%}",
+        "search s": f"{max(record['seconds_search']):.1f}",
+    }
+    if "geodesic_error" in record:
+        cells["geodesic error, zero / auto"] = " / ".join(f"{e:.3f}" for e in record["geodesic_error"].values())
+    return cells
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--pairs", nargs="+", choices=PAIRS, default=list(PAIRS))
+    parser.add_argument("--n", type=int, default=2000, help="points of each cloud")
+    parser.add_argument("--starts", type=int, default=200, help="random starts")
+    parser.add_argument("--seeds", type=int, default=3, help="of the search")
+    add_cores(parser)
+    args = parser.parse_args()
+    use_cores(args.cores)
+    print(json.dumps(describe(torch.device("cpu")) | {"starts": args.starts}), flush=True)
+    records = []
+    for name in args.pairs:
+        records.append(compare(name, args.n, args.starts, args.seeds))
+        print(json.dumps(records[-1]), flush=True)
+    print("\n" + table([row(record) for record in records]))
+
+
+if __name__ == "__main__":
+    main()
