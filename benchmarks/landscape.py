@@ -1,11 +1,11 @@
-"""Does the default search find the best minimum? Energies of `init="auto"` beside the best of many random starts, on real pairs.
+"""Does the default search find the best minimum? `init="auto"` beside the best of many random starts, on real pairs.
 
     python benchmarks/landscape.py --starts 200 --seeds 3
 
 Points are drawn uniformly on both surfaces. The random starts run down to their minima on clouds of 400 points, as one batch;
-the lowest five are then taken to all points, and the best of them counts. "zero" is a single start from Γ = 0. For the man and the
-dog, whose vertices correspond, matches between vertices drawn by area are scored too: mean geodesic distance to the true vertex (along
-the edges of the target), over the square root of its area, the better of the direct and the mirrored truth.
+the lowest five are then taken to all points, and the best of them counts. "zero" is a single start from Γ = 0. For the man and
+the dog, whose vertices correspond, matches between vertices drawn by area are scored too: mean geodesic distance to the true
+vertex, along the edges of the target, over the square root of its area; the better of the direct and the mirrored truth.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def geodesic_error(name: str, meshes: list[Mesh], n: int, init: str) -> float:
 def vertex_areas(mesh: Mesh) -> Array:
     """A third of the triangles around each vertex.  (V,)"""
     area = np.linalg.norm(mesh.face_normals(), axis=1) / 2
-    return np.bincount(mesh.faces.ravel(), np.repeat(area / 3, 3), len(mesh.vertices))
+    return np.bincount(mesh.faces.ravel(), np.repeat(area / 3, 3), len(mesh.vertices)).astype(np.float64)
 
 
 def paths(mesh: Mesh, sources: Index) -> Array:

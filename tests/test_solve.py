@@ -194,3 +194,16 @@ def test_a_cost_that_is_not_cnt_warns_and_names_the_remedy(pair):
         solve(x, y, a, b, cost=gromap.Power(4), epsilon=0.5, max_iter=3)
     sol = solve(x, y, a, b, cost=gromap.Power(4), epsilon=0.5, max_iter=3, method="kernel", init="zero")
     assert np.isfinite(sol.value)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_one_step_at_a_time(method, pair):
+    x, y, a, b = pair
+    loop = Loop(Sinkhorn(300, tol=1e-10), adaptive=False, tol=1e-9)
+    solver = {"cnt": CntGW, "kernel": KernelGW}[method]
+    options = {"epsilon": 0.02, "dim": (40, 31)}
+    once = solve(x, y, a, b, method=solver(loop), init="zero", max_iter=6, **options)
+    sol = solve(x, y, a, b, method=solver(loop), init="zero", max_iter=1, **options)
+    for _ in range(5):
+        sol = solve(x, y, a, b, method=solver(loop), init=sol, max_iter=1, **options)
+    assert sol.history["energy"][-1] == pytest.approx(once.history["energy"][-1], rel=1e-6)

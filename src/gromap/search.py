@@ -232,7 +232,7 @@ def best_start(
     starts = [(minima.gamma[k], interpolate(finer, minima.gamma[k], minima.duals(k), problem)) for k in range(close)]
     if close == 1:
         return *starts[0], minima
-    settle = replace(loop, marginal_tol=max(loop.marginal_tol, 2e-3), max_iter=min(loop.max_iter, 30))
+    settle = replace(loop, sinkhorn=Sinkhorn(50, tol=2e-3), adaptive=False, max_iter=min(loop.max_iter, 8))
     ends = [alternate(problem, *start, settle) for start in starts]
     best = min(ends, key=lambda end: float(end.energy))
     return best.gamma, best.duals, minima

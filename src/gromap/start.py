@@ -12,6 +12,7 @@ from torch import Tensor
 
 from gromap import _check
 from gromap.chirality import handedness
+from gromap.engine import LowRank, focus
 from gromap.plan import Plan
 from gromap.search import Landmarks, Minima, Search, best_start, landmark_start, random_starts, reach
 from gromap.sinkhorn import Potentials
@@ -49,7 +50,7 @@ def start(
     state = State(torch.empty(0)) if search else _state(init, embedded, seed)
     if state.f is not None and state.g is not None and (len(state.f), len(state.g)) == (len(x), len(y)):
         duals = Potentials((state.f / problem.eps).to(problem.log_a), (state.g / problem.eps).to(problem.log_b))
-        return Start(state.gamma.to(x.device), duals, init.plan if isinstance(init, Solution) else None)
+        return Start(_next(embedded, state.gamma, duals), duals, init.plan if isinstance(init, Solution) else None)
 
     levels = solver.pyramid(embedded) if isinstance(solver, Multiscale) else [embedded]
     first, minima = levels[0], None
@@ -91,6 +92,13 @@ def _state(init: Any, problem: CntProblem, seed: int) -> State:
             f"got {tuple(state.gamma.shape)}."
         )
     return state
+
+
+def _next(problem: CntProblem, gamma: Tensor, duals: Potentials) -> Tensor:
+    """The linear map of the plan that Γ and the potentials give: where the loop would have gone on.  (D, E)"""
+    score = focus(problem.score(gamma.to(problem.x.device)), duals.f, duals.g, problem.log_a, problem.log_b)
+    assert isinstance(score, LowRank)
+    return problem.correlate(score, duals.f + problem.log_a, duals.g + problem.log_b)[0]
 
 
 def _gamma_of_plan(pi: Tensor, problem: CntProblem) -> Tensor:
