@@ -30,6 +30,7 @@ bench: $(VENV)/ready  ## speed and quality on this machine, beside the peers tha
 	$(RUN) benchmarks/step.py
 	$(RUN) benchmarks/match.py
 	$(RUN) benchmarks/peers.py
+	$(RUN) benchmarks/landscape.py
 
 test-gpu:  ## the tests marked gpu, with whatever torch the machine has; nothing is installed
 	PYTHONPATH=src $(PYTHON) -m pytest -m gpu tests

@@ -2,9 +2,9 @@
 
     python examples/dual_trajectory.py --out dual_trajectory.png
 
-Background: the objective C + 8 D_ε(Γ). Dots: Γ after each outer step, with few Sinkhorn steps in each, as usual and symmetrised.
-A standard step meets one marginal only, so Γ, which is taken from the plan, is off to one side of the true step, systematically;
-the symmetrised one goes straight to the minimum.
+Background: the objective C + 8 D_ε(Γ). Dots: Γ after each outer step, with few Sinkhorn steps in each, as usual and
+symmetrised. A standard step meets one marginal only, so Γ, which is taken from the plan, is off to one side of the true step,
+systematically; the symmetrised one goes straight to the minimum.
 """
 
 from __future__ import annotations
