@@ -47,7 +47,10 @@ def landscape_figure(land: Land, resolution: int, pictures: int) -> Figure:
     axes.scatter(*plane.minima.T, s=area, c="#d1495b", alpha=0.85, edgecolors="white", linewidths=1.2, zorder=3)
     for k in range(len(land) - 1, -1, -1):
         s, t = plane.minima[k]
-        axes.annotate(str(k + 1), (s, t), ha="center", va="center", fontsize=10, color="white", weight="bold", zorder=4)
+        inside = land.basins[k] > 0.03
+        shift, colour = ((0, 0), "white") if inside else ((9, 0), "#7a1f2c")
+        style = {"fontsize": 10 if inside else 8, "color": colour, "weight": "bold", "zorder": 4}
+        axes.annotate(str(k + 1), (s, t), shift, textcoords="offset points", ha="center", va="center", **style)
     axes.set(xticks=[], yticks=[], aspect="equal" if not shown else "auto")
     axes.set_xlabel("first principal axis of the minima, in the space of linear maps", fontsize=11)
     axes.set_ylabel("second axis", fontsize=11)
