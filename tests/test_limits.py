@@ -93,12 +93,23 @@ def test_what_does_not_fit_is_refused_before_it_starts(monkeypatch):
         solve(surface(3000, 0), y, method="kernel")
 
 
-def test_running_out_of_memory_midway_says_what_to_do(monkeypatch):
+FAILURES = {
+    "GPU": (torch.cuda.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB"), MemoryError),
+    "CPU": (RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes"), MemoryError),
+    "other": (RuntimeError("CUDA error: an illegal memory access was encountered"), RuntimeError),
+}
+
+
+@pytest.mark.parametrize("case", FAILURES)
+def test_running_out_of_memory_midway_says_what_to_do(case, monkeypatch):
+    failure, kind = FAILURES[case]
+
     def full(*_):
-        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB")
+        raise failure
 
     monkeypatch.setattr(loop, "sinkhorn", full)
-    with pytest.raises(MemoryError, match=r"out of memory on cpu: 300 x 280 points were to take about .*fewer points"):
+    message = "out of memory on cpu: 300 x 280 points were to take about .*fewer points" if kind is MemoryError else "illegal"
+    with pytest.raises(kind, match=message):
         solve(surface(300, 0), surface(280, 1))
 
 

@@ -76,8 +76,8 @@ def solve(
     _check.memory(needed, x.device, f"{type(solver).__name__} on {len(x)} x {len(y)} points", solver.frugal)
     try:
         return _solve(x, y, eps, units_of(x, y, scale), solver, init, seed, Progress() if progress else None, callback, needed)
-    except (torch.OutOfMemoryError, RuntimeError) as error:
-        if "memory" not in str(error):
+    except RuntimeError as error:
+        if not isinstance(error, torch.cuda.OutOfMemoryError) and "can't allocate memory" not in str(error):
             raise
         raise MemoryError(
             f"out of memory on {x.device}: {len(x)} x {len(y)} points were to take about {needed / 2**30:.1f} GiB. Free some "
