@@ -12,7 +12,7 @@ from torch import Tensor
 
 from gromap import _check
 from gromap.chirality import handedness
-from gromap.engine import LowRank, focus
+from gromap.engine import LowRank, apply, focus
 from gromap.plan import Plan
 from gromap.search import Landmarks, Minima, Search, best_start, landmark_start, random_starts, reach
 from gromap.sinkhorn import Potentials
@@ -78,7 +78,7 @@ def _state(init: Any, problem: CntProblem, seed: int) -> State:
         spread = reach(x, y, problem.a, problem.b)
         state = State(random_starts(*spread, 1, seed)[0] if name == "random" else x.new_zeros(shape))
     elif isinstance(init, Plan):
-        state = State(_gamma_of_plan(init.matrix(), problem))
+        state = State(_gamma_of_plan(init, problem))
     else:
         given = _check.as_tensor(init, "init")
         if given.ndim == 1 and not given.is_floating_point() and len(given) == points[0]:
@@ -101,14 +101,15 @@ def _next(problem: CntProblem, gamma: Tensor, duals: Potentials) -> Tensor:
     return problem.correlate(score, duals.f + problem.log_a, duals.g + problem.log_b)[0]
 
 
-def _gamma_of_plan(pi: Tensor, problem: CntProblem) -> Tensor:
-    """Γ = Σ π_ij X_i Y_jᵀ, for a plan of any mass.  (D, E)"""
+def _gamma_of_plan(pi: Tensor | Plan, problem: CntProblem) -> Tensor:
+    """Γ = Σ π_ij X_i Y_jᵀ, for a plan of any mass; a lazy one stays lazy.  (D, E)"""
     if tuple(pi.shape) != (len(problem.x), len(problem.y)):
         raise ValueError(
             f"init is a plan of shape {tuple(pi.shape)}, the clouds have {len(problem.x)} and {len(problem.y)} points."
         )
-    pi = pi.to(problem.x)
-    return problem.x.double().mT @ (pi / pi.sum() @ problem.y).double()
+    ones = torch.cat([problem.y, torch.ones_like(problem.y[:, :1])], 1)
+    moved = apply(pi.score, pi.u, pi.v, ones.to(pi.u)).to(problem.x) if isinstance(pi, Plan) else pi.to(problem.x) @ ones
+    return problem.x.double().mT @ (moved[:, :-1] / moved[:, -1].sum()).double()
 
 
 def _gamma_of_map(match: Tensor, problem: CntProblem) -> Tensor:
