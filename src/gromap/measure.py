@@ -10,7 +10,6 @@ from torch import Tensor
 
 from gromap.engine import LowRank, argmax, split_cells
 
-AXES = 8  # leading axes that the median cuts look at
 LLOYD = 5e9  # pairs of points and cells up to which k-means improves the cells
 SPREAD = 500  # cells that start from farthest points, which takes a pass over the cloud each
 
@@ -71,7 +70,7 @@ def coarsen(x: Tensor, a: Tensor, k: int, iterations: int = 4) -> tuple[Tensor, 
         mass = a
     else:
         size = -(-len(x) // k)
-        centres, mass = _cell_means(x, a, split_cells(x[:, :AXES], size).place // size, k)
+        centres, mass = _cell_means(x, a, split_cells(x, size).place // size, k)
         iterations = iterations // 2 if len(x) * k <= LLOYD else 0
     for _ in range(iterations):
         centres, mass = _cell_means(x, a, nearest(x, centres), len(centres))

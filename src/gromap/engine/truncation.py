@@ -20,6 +20,7 @@ from torch import Tensor
 
 from gromap.engine.score import Cells, Lists, LowRank, Near, Score
 
+AXES = 8  # leading axes that the cuts look at
 TILE = 128  # points of the smallest cells
 MOST = 4096  # cells of a cloud
 DRIFT = 2.0  # nats by which f_i + g_j may rise until the lists are made anew
@@ -28,14 +29,14 @@ CHUNK = 1 << 26  # entries of the temporaries
 
 
 def split_cells(x: Tensor, size: int | None = None) -> Cells:
-    """Order a cloud by recursive median cuts across its widest axis, down to runs of `size` points.
+    """Order a cloud by recursive median cuts across the widest of its leading axes, down to runs of `size` points.
 
     None: TILE of them, or as many times as it takes to have no more than MOST cells, so that lists stay small.
 
     >>> split_cells(torch.tensor([[3.0], [0.0], [2.0], [1.0]]), size=2).order.tolist()
     [1, 3, 2, 0]
     """
-    n = len(x)
+    n, x = len(x), x[:, :AXES]
     if size is None:
         size = TILE << max(0, math.ceil(math.log2(n / (TILE * MOST))))
     order = torch.arange(n, device=x.device)

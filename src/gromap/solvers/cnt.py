@@ -18,7 +18,6 @@ from gromap.plan import Plan
 from gromap.solvers.loop import Loop
 from gromap.space import Space
 
-AXES = 8  # leading axes that the spatial order looks at
 FIXED = {"cpu": 300 << 20, "cuda": 1 << 30}  # bytes of tiles, and of the exact embedding of few points
 TRUNCATES = {"cpu": 8_000**2, "cuda": 40_000**2}  # pairs of points from which it pays to leave out tiles
 
@@ -85,7 +84,7 @@ class CntProblem:
         if self.truncation is None or len(self.a) * len(self.b) < TRUNCATES[self.x.device.type]:
             return None
         # Γ is close to diag(θ) in the principal axes, so that lifted features are close to √θ X
-        rows, cols = (split_cells(z[:, :AXES] * z[:, :AXES].std(0)) for z in (self.x, self.y))
+        rows, cols = (split_cells(z * z.std(0)) for z in (self.x, self.y))
         return Grid(rows, cols, self.truncation)
 
     def start(self, gamma: Tensor, plan: Plan | None = None) -> Tensor:
