@@ -153,6 +153,12 @@ def test_landscape_of_a_stick():
     assert "2 minima from 30 starts" in repr(land)
 
 
+def test_landscapes_are_refined_in_their_own_units(pair):
+    x, y, a, b = pair
+    land = landscape(x, y, starts=12, a=a, b=b, epsilon=0.5, scale=None, dim=(6, 5))
+    assert land.refine(1)[0].history["energy"][-1] == pytest.approx(land.energies[0], rel=1e-2)
+
+
 def test_landscape_files(tmp_path):
     (x, a), (y, b) = cloud(60, 3, 0), cloud(50, 2, 1)
     land = landscape(x, y, starts=12, a=a, b=b, epsilon=0.05, dim=(6, 5))

@@ -19,12 +19,13 @@ from gromap import _check
 from gromap.files import read, write
 from gromap.plan import Plan
 from gromap.prepare import spaces_of, units_of
-from gromap.search import Minima, descend, merge, random_starts, reach, sign_flips
+from gromap.search import Minima, descend, distinct, random_starts, reach, sign_flips
 from gromap.sinkhorn import Potentials, Sinkhorn, sinkhorn
 from gromap.solution import Solution
 from gromap.solve import solve
 from gromap.solvers import CntGW, Loop
 from gromap.solvers.cnt import CntProblem
+from gromap.solvers.loop import transport_value
 from gromap.solvers.multiscale import interpolate
 from gromap.space import Space
 
@@ -54,7 +55,7 @@ class Landscape:
     coarse: CntProblem
     starts: int  #: random starts that were run
     continuous: bool  #: a continuum of minima, of which the deepest samples are listed
-    units: tuple[float, float]  #: what each cost was divided by
+    scale: str | None  #: as given to `landscape`
     spaces: tuple[Space, Space] | None = field(default=None, repr=False)  # None after `load`
 
     def __len__(self) -> int:
@@ -96,7 +97,7 @@ class Landscape:
     def refine(self, k: int = 3, **options: Any) -> list[Solution]:
         """The k lowest minima taken to full resolution; options go to `solve`."""
         x, y = self._spaces()
-        options = {"epsilon": self.coarse.eps} | options
+        options = {"epsilon": self.coarse.eps, "scale": self.scale} | options
         return [solve(x, y, init=gamma, **options) for gamma in self.found.gamma[:k]]
 
     def plane(self, resolution: int = 40, margin: float = 0.35) -> Plane:
@@ -137,7 +138,7 @@ class Landscape:
         """Write the minima and the coarse clouds to a .safetensors file; `gromap.Landscape.load` reads it back."""
         c, m = self.coarse, self.found
         tensors = {"x": c.x, "y": c.y, "a": c.a, "b": c.b, "gamma": m.gamma, "energy": m.energy, "f": m.f, "g": m.g}
-        facts = {"starts": self.starts, "continuous": self.continuous, "units": list(self.units), "eps": c.eps}
+        facts = {"starts": self.starts, "continuous": self.continuous, "scale": self.scale, "eps": c.eps}
         return write(path, "landscape", tensors | {"count": m.count}, facts)
 
     @classmethod
@@ -147,7 +148,7 @@ class Landscape:
         def build(tensors: dict[str, Tensor], facts: dict[str, Any]) -> Landscape:
             x, y, a, b, *found = (tensors[name] for name in ("x", "y", "a", "b", "gamma", "energy", "f", "g", "count"))
             coarse = CntProblem(x, y, a, b, facts["eps"])
-            return cls(Minima(*found), coarse, facts["starts"], facts["continuous"], (facts["units"][0], facts["units"][1]))
+            return cls(Minima(*found), coarse, facts["starts"], facts["continuous"], facts["scale"])
 
         return read(path, "landscape", device, build)
 
@@ -159,7 +160,8 @@ class Landscape:
         return self.spaces
 
     def _problem(self) -> CntProblem:
-        return CntGW(truncation=None).problem(*self._spaces(), self.units, self.coarse.eps)
+        x, y = self._spaces()
+        return CntGW(truncation=None).problem(x, y, units_of(x, y, self.scale), self.coarse.eps)
 
 
 def objective(problem: CntProblem, gamma: Tensor, steps: int = 100) -> Tensor:
@@ -168,8 +170,7 @@ def objective(problem: CntProblem, gamma: Tensor, steps: int = 100) -> Tensor:
     score = problem.score(gamma)
     end = sinkhorn(score, problem.log_a, problem.log_b, Potentials(f, g), Sinkhorn(steps, tol=2e-3))
     _, rows = problem.correlate(score, end.f + problem.log_a, end.g + problem.log_b)
-    dual = end.f.double() @ problem.a.double() + end.g.double() @ problem.b.double() - (rows.double().sum(-1) - 1)
-    return problem.constant + 8 * problem.norm2(gamma) + problem.eps * dual
+    return problem.constant + 8 * problem.norm2(gamma) + transport_value(problem, end, rows)
 
 
 def landscape(
@@ -205,12 +206,10 @@ def landscape(
     spread = reach(coarse.x, coarse.y, coarse.a, coarse.b)
     gamma = torch.cat([sign_flips(*spread), random_starts(*spread, starts, seed)])[:starts]
     parts = [descend(coarse, part, 10 * tol) for part in gamma.split(BATCH)]
-    joined, counts = torch.cat([m.gamma for m in parts]), torch.cat([m.count for m in parts])
-    owner = merge(joined, torch.cat([m.energy for m in parts]))
-    total = torch.zeros_like(counts).index_add_(0, owner, counts)
-    kept = owner.unique()
-    found = descend(coarse, joined[kept], tol, count=total[kept], steps=50, rounds=20)
+    gamma, energy, count = (torch.cat(z) for z in zip(*((m.gamma, m.energy, m.count) for m in parts), strict=True))
+    pick, count = distinct(gamma, energy, count)
+    found = descend(coarse, gamma[pick], tol, count=count, steps=50, rounds=20)
     continuous = len(found) > max(MANY, starts // 3)
     if continuous:
         found = found.take(list(range(MANY)))
-    return Landscape(found, coarse, int(starts), continuous, units, (x, y))
+    return Landscape(found, coarse, int(starts), continuous, scale, (x, y))

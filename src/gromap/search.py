@@ -171,15 +171,11 @@ def descend(
         end = alternate(problem, gamma, Potentials(f, g), options)
         settled = (energy - end.energy).abs() <= tol
         found = end.energy.nan_to_num(nan=torch.inf)
-        owner = merge(end.gamma, found)
-        kept = owner.unique()
-        count = torch.zeros_like(count).index_add_(0, owner, count)[kept]
-        order = found[kept].argsort(stable=True)
+        pick, count = distinct(end.gamma, found, count)
         if keep is not None:
-            order = order[: max(keep, 2 * len(order) // 3)]
-        pick = kept[order]
+            most = max(keep, 2 * len(pick) // 3)
+            pick, count = pick[:most], count[:most]
         gamma, energy, f, g = (z[pick] for z in (end.gamma, found, end.duals.f, end.duals.g))
-        count = count[order]
         if bool(settled[pick].all()):
             break
     return Minima(gamma, energy, f, g, count)
@@ -203,6 +199,14 @@ def merge(gamma: Tensor, energy: Tensor, same: float = SAME) -> Tensor:
     return where
 
 
+def distinct(gamma: Tensor, energy: Tensor, count: Tensor) -> tuple[Tensor, Tensor]:
+    """The indices of distinct Γ, the lowest first, and how many starts each stands for.  (K,) twice"""
+    owner = merge(gamma, energy)
+    kept = owner.unique()
+    kept = kept[energy[kept].argsort(stable=True)]
+    return kept, torch.zeros_like(count).index_add_(0, owner, count)[kept]
+
+
 Hand = Callable[[CntProblem, Tensor, Potentials], float]
 
 
@@ -219,12 +223,9 @@ def best_start(
     first = descend(coarse, torch.cat([sign_flips(*spread), random_starts(*spread, search.starts, seed)]), tol, keep=12)
     again = descend(coarse, hops(first.gamma[:RIVALS]), tol, keep=12)
     gamma, energy, count = (torch.cat(z) for z in zip(*((m.gamma, m.energy, m.count) for m in (first, again)), strict=True))
-    owner = merge(gamma, energy)
-    count = torch.zeros_like(count).index_add_(0, owner, count)
-    lowest = owner.unique()
-    lowest = lowest[energy[lowest].argsort(stable=True)][:KEPT]
+    pick, count = distinct(gamma, energy, count)
     finer = problem.coarser(FINER, FINER)
-    minima = descend(finer, gamma[lowest], loop.tol, count=count[lowest], steps=50)
+    minima = descend(finer, gamma[pick[:KEPT]], loop.tol, count=count[:KEPT], steps=50)
     if hand is not None:
         minima = minima.take(_keep_hand(finer, minima, hand))
     rivals = KEPT if len(problem.a) <= FINER and len(problem.b) <= FINER else RIVALS

@@ -56,9 +56,8 @@ class Solution:
     epsilon: float  #: the temperature used: π = a b exp((f + g - C) / ε)
     scale: tuple[float, float]  #: the units of both costs: c_X / scale[0] and c_Y / scale[1] were matched
     status: Status
-    history: dict[str, np.ndarray] = field(
-        repr=False
-    )  #: energy, inner_steps, marginal_error, seconds, per step; minima that the search met
+    #: energy, inner_steps, marginal_error, seconds, one entry per step; minima and minima_starts of the search
+    history: dict[str, np.ndarray] = field(repr=False)
     info: dict[str, Any] = field(default_factory=dict, repr=False)  #: method, device, seconds of each phase, explained variance
 
     def __repr__(self) -> str:
