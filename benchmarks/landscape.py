@@ -24,7 +24,7 @@ from scipy.sparse.csgraph import dijkstra
 from shapes import Array, Index, data_folder, read_mesh, surface_points
 
 import gromap
-from gromap.datasets import Mesh
+from gromap.mesh import Mesh
 
 PAIRS = {
     "dog 0-1": ("poses/dog_0", "poses/dog_1"),

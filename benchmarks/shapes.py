@@ -19,7 +19,8 @@ from scipy.spatial.distance import cdist
 from torch import Tensor
 
 import gromap
-from gromap.datasets import Mesh, humans
+from gromap.datasets import humans
+from gromap.mesh import Mesh
 from gromap.engine import LowRank, whole
 from gromap.sinkhorn import Potentials, Sinkhorn, sinkhorn
 from gromap.solvers.cnt import CntProblem

@@ -11,9 +11,9 @@ import gromap
 
 ROOT = Path(gromap.__file__).parent
 ROOMS = [  # from the ground up; a file may import from rooms below its own
-    ["engine.score", "engine.kernels", "engine.replay"],
+    ["engine.score", "engine.kernels", "engine.replay", "mesh.mesh"],
     ["engine.tiles", "engine.triton", "engine.truncation"],
-    ["engine", "_check"],
+    ["engine", "_check", "mesh"],
     ["costs", "measure", "datasets", "files"],
     ["embedding", "sinkhorn", "objective", "plan"],
     ["space", "solution", "report", "report.figures"],

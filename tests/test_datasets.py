@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from gromap import demo
-from gromap.datasets import Mesh, Pair, humans
+from gromap.datasets import Pair, humans
+from gromap.mesh import Mesh
 from gromap.report.figures import colour_field, correspondence_figure
 
 

@@ -8,28 +8,7 @@ from typing import Any
 
 import numpy as np
 
-
-@dataclass(frozen=True, eq=False)
-class Mesh:
-    """A triangle mesh: (N, 3) vertices, (F, 3) indices of the corners of its faces, counter-clockwise seen from outside."""
-
-    vertices: np.ndarray
-    faces: np.ndarray
-
-    def face_normals(self) -> np.ndarray:
-        """Outward normals, as long as twice the area of their face.  (F, 3), float64"""
-        p, q, r = np.moveaxis(self.vertices[self.faces].astype(np.float64), 1, 0)
-        return np.cross(q - p, r - p)
-
-    def vertex_areas(self) -> np.ndarray:
-        """A third of the area of every adjacent face; the sum is the area of the surface.  (N,), float64
-
-        >>> square = Mesh(np.array([[0, 0, 0], [1, 0, 0], [1, 1, 0], [0, 1, 0]]), np.array([[0, 1, 2], [0, 2, 3]]))
-        >>> (6 * square.vertex_areas()).round(12).tolist()
-        [2.0, 1.0, 2.0, 1.0]
-        """
-        areas = np.linalg.norm(self.face_normals(), axis=1) / 2
-        return np.bincount(self.faces.ravel(), np.repeat(areas / 3, 3), len(self.vertices))
+from gromap.mesh import Mesh
 
 
 @dataclass(frozen=True, eq=False)

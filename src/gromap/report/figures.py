@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gromap.datasets import Mesh
+from gromap.mesh import Mesh
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -1,0 +1,51 @@
+"""Mesh: a triangle mesh, or a bare cloud, with whatever its vertices and corners carry."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass(frozen=True, eq=False)
+class Mesh:
+    """Vertices and triangles, counter-clockwise seen from outside; a cloud has no faces.
+
+    >>> square = Mesh(np.array([[0, 0, 0], [1, 0, 0], [1, 1, 0], [0, 1, 0]]), np.array([[0, 1, 2], [0, 2, 3]]))
+    >>> square, square.area
+    (Mesh(4 vertices, 2 faces), 1.0)
+    """
+
+    vertices: np.ndarray  #: (N, 3)
+    faces: np.ndarray  #: (F, 3) indices of the corners
+    colours: np.ndarray | None = None  #: (N, 3) rgb in [0, 1]
+    uv: np.ndarray | None = None  #: (F, 3, 2) a place in the texture for each corner, (0, 0) at its lower left
+    texture: np.ndarray | None = None  #: (H, W, 3) uint8, the upper row first
+    name: str = ""
+
+    def __repr__(self) -> str:
+        extras = [name for name in ("colours", "uv", "texture") if getattr(self, name) is not None]
+        return f"Mesh({', '.join([f'{len(self.vertices)} vertices', f'{len(self.faces)} faces', *extras])})"
+
+    def face_normals(self) -> np.ndarray:
+        """Outward normals, as long as twice the area of their face.  (F, 3), float64"""
+        p, q, r = np.moveaxis(self.vertices[self.faces].astype(np.float64), 1, 0)
+        return np.cross(q - p, r - p)
+
+    def face_areas(self) -> np.ndarray:
+        """(F,), float64"""
+        return np.linalg.norm(self.face_normals(), axis=1) / 2
+
+    @property
+    def area(self) -> float:
+        """Of the whole surface."""
+        return float(self.face_areas().sum())
+
+    def vertex_areas(self) -> np.ndarray:
+        """A third of the area of every adjacent face; the sum is the area of the surface.  (N,), float64
+
+        >>> square = Mesh(np.array([[0, 0, 0], [1, 0, 0], [1, 1, 0], [0, 1, 0]]), np.array([[0, 1, 2], [0, 2, 3]]))
+        >>> (6 * square.vertex_areas()).round(12).tolist()
+        [2.0, 1.0, 2.0, 1.0]
+        """
+        return np.bincount(self.faces.ravel(), np.repeat(self.face_areas() / 3, 3), len(self.vertices))
