@@ -20,8 +20,8 @@ from torch import Tensor
 
 import gromap
 from gromap.datasets import humans
-from gromap.mesh import Mesh
 from gromap.engine import LowRank, whole
+from gromap.mesh import Mesh
 from gromap.sinkhorn import Potentials, Sinkhorn, sinkhorn
 from gromap.solvers.cnt import CntProblem
 from gromap.solvers.multiscale import interpolate
