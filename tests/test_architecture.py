@@ -11,8 +11,10 @@ import gromap
 
 ROOT = Path(gromap.__file__).parent
 ROOMS = [  # from the ground up; a file may import from rooms below its own
-    ["engine.score", "engine.kernels", "engine.replay", "mesh.mesh"],
+    ["engine.score", "engine.kernels", "mesh.mesh"],
     ["engine.tiles", "engine.triton", "engine.truncation"],
+    ["engine.backend"],
+    ["engine.replay"],
     ["engine", "_check", "mesh"],
     ["costs", "measure", "datasets", "files"],
     ["embedding", "sinkhorn", "objective", "plan"],

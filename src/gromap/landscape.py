@@ -208,7 +208,7 @@ def landscape(
     parts = [descend(coarse, part, 10 * tol) for part in gamma.split(BATCH)]
     gamma, energy, count = (torch.cat(z) for z in zip(*((m.gamma, m.energy, m.count) for m in parts), strict=True))
     pick, count = distinct(gamma, energy, count)
-    found = descend(coarse, gamma[pick], tol, count=count, steps=50, rounds=20)
+    found = descend(coarse, gamma[pick], tol, count=count, steps=51, rounds=20)
     continuous = len(found) > max(MANY, starts // 3)
     if continuous:
         found = found.take(list(range(MANY)))

@@ -22,6 +22,7 @@ import torch
 from torch import Tensor
 
 from gromap import _check
+from gromap.engine import Replay
 from gromap.sinkhorn import Potentials, Sinkhorn
 from gromap.solvers.cnt import CntProblem
 from gromap.solvers.loop import Loop, alternate
@@ -155,7 +156,7 @@ def descend(
     tol: float,
     keep: int | None = None,
     count: Tensor | None = None,
-    steps: int = 30,
+    steps: int = 31,
     rounds: int = 8,
 ) -> Minima:
     """Run a batch of starts down to distinct minima, merged on the way.
@@ -166,9 +167,9 @@ def descend(
     options = Loop(Sinkhorn(steps, tol=5e-3), adaptive=False, max_iter=3, tol=1e-3 * tol)
     f, g = (w.new_zeros(len(gamma), len(w)) for w in (problem.a, problem.b))
     count = gamma.new_ones(len(gamma)) if count is None else count
-    energy = torch.full_like(count, torch.inf)
+    energy, replay = torch.full_like(count, torch.inf), Replay()
     for _ in range(rounds):
-        end = alternate(problem, gamma, Potentials(f, g), options)
+        end = alternate(problem, gamma, Potentials(f, g), options, replay=replay)
         settled = (energy - end.energy).abs() <= tol
         found = end.energy.nan_to_num(nan=torch.inf)
         pick, count = distinct(end.gamma, found, count)
@@ -225,7 +226,7 @@ def best_start(
     gamma, energy, count = (torch.cat(z) for z in zip(*((m.gamma, m.energy, m.count) for m in (first, again)), strict=True))
     pick, count = distinct(gamma, energy, count)
     finer = problem.coarser(FINER, FINER)
-    minima = descend(finer, gamma[pick[:KEPT]], loop.tol, count=count[:KEPT], steps=50)
+    minima = descend(finer, gamma[pick[:KEPT]], loop.tol, count=count[:KEPT], steps=51)
     if hand is not None:
         minima = minima.take(_keep_hand(finer, minima, hand))
     rivals = KEPT if len(problem.a) <= FINER and len(problem.b) <= FINER else RIVALS
@@ -233,7 +234,7 @@ def best_start(
     starts = [(minima.gamma[k], interpolate(finer, minima.gamma[k], minima.duals(k), problem)) for k in range(close)]
     if close == 1:
         return *starts[0], minima
-    settle = replace(loop, sinkhorn=Sinkhorn(50, tol=2e-3), adaptive=False, max_iter=min(loop.max_iter, 8))
+    settle = replace(loop, sinkhorn=Sinkhorn(51, tol=2e-3), adaptive=False, max_iter=min(loop.max_iter, 8))
     ends = [alternate(problem, *start, settle) for start in starts]
     best = min(ends, key=lambda end: float(end.energy))
     return best.gamma, best.duals, minima

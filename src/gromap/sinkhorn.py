@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from gromap.engine import LowRank, Score, focus, lse, repeated, sums, whole
+from gromap.engine import LowRank, Replay, Score, focus, lse, sums, whole
 
 
 @dataclass(frozen=True)
@@ -95,8 +95,10 @@ class _Marginals:
         return z[..., : self.n], z[..., self.n :]
 
 
-def sinkhorn(score: Score, log_a: Tensor, log_b: Tensor, start: Potentials, options: Sinkhorn) -> Potentials:
-    """Run the inner loop from the given potentials."""
+def sinkhorn(
+    score: Score, log_a: Tensor, log_b: Tensor, start: Potentials, options: Sinkhorn, replay: Replay | None = None
+) -> Potentials:
+    """Run the inner loop from the given potentials.  replay: kept by who calls again with the same marginals and update."""
     to = _Marginals(log_a, log_b)
     z = torch.cat([start.f, start.g], -1)  # (..., N + M)
     heat = options.annealing.temperatures() if options.annealing else []
@@ -104,11 +106,11 @@ def sinkhorn(score: Score, log_a: Tensor, log_b: Tensor, start: Potentials, opti
     for t in heat:
         z = t * _robust(*step(score * (1 / t), to, z / t), score * (1 / t), to)[0]
     ahead, age = (start.ahead, start.age) if not heat else (None, None)
-    near = score
+    near, replay = score, replay or Replay()
 
-    def advance(state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    def advance(score: Score, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         z, ahead, age, _ = state
-        new, error = step(near, to, ahead)
+        new, error = step(score, to, ahead)
         if options.update != "accelerated":
             return new, new, age, error
         return new, *_look_ahead(z, ahead, new, age, to.mass), error
@@ -120,11 +122,11 @@ def sinkhorn(score: Score, log_a: Tensor, log_b: Tensor, start: Potentials, opti
     n, steps = 0, None
     while n < options.steps:
         if focused and (n == 0 or n % FOCUS_EVERY == 1):
-            near = focus(score, *to.split(state[1]), log_a, log_b)
+            near, steps = focus(score, *to.split(state[1]), log_a, log_b), None
         if n == 0 or options.steps - n < look:
-            state, n = advance(state), n + 1
+            state, n = advance(near, state), n + 1
         else:
-            steps = steps or repeated(advance, state, look, worth=not focused and options.steps - n >= 3 * look)
+            steps = steps or replay.steps(advance, near, state, look, not focused and options.steps - n >= 3 * look)
             state, n = steps(state), n + look
         if n == 1 or n % look == 1 or look == 1 or n == options.steps:
             z, ahead, age, error = state
@@ -135,7 +137,7 @@ def sinkhorn(score: Score, log_a: Tensor, log_b: Tensor, start: Potentials, opti
                 state = z, torch.where(lost, z, ahead), age.masked_fill(lost, -1.0), error
             elif options.tol is not None and worst <= options.tol:
                 break
-    z, ahead, age, error = state
+    z, ahead, age, error = (t.clone() for t in state)
     return Potentials(*to.split(z), ahead, age, len(heat) + n, error)
 
 

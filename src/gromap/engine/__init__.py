@@ -18,15 +18,14 @@ these alone.
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib.util import find_spec
-from types import ModuleType
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from gromap.engine import tiles
-from gromap.engine.replay import repeated
+from gromap.engine.backend import backend, fused_for
+from gromap.engine.replay import Replay
 from gromap.engine.score import Grid, LowRank, Score
 from gromap.engine.tiles import topk
 from gromap.engine.truncation import focus, split_cells, whole
@@ -34,6 +33,7 @@ from gromap.engine.truncation import focus, split_cells, whole
 __all__ = [
     "Grid",
     "LowRank",
+    "Replay",
     "Score",
     "apply",
     "argmax",
@@ -41,37 +41,22 @@ __all__ = [
     "engine_name",
     "focus",
     "lse",
-    "repeated",
     "split_cells",
     "sums",
     "topk",
     "whole",
 ]
 
-HAS_TRITON = find_spec("triton") is not None
-
-
-def _fused(x: Score) -> bool:
-    return HAS_TRITON and x.device.type == "cuda" and x.dtype == torch.float32
-
-
-def _backend(score: Score) -> ModuleType:
-    if isinstance(score, LowRank) and _fused(score):
-        from gromap.engine import triton as fused
-
-        return fused
-    return tiles
-
 
 def engine_name(score: Score) -> str:
     """Which file reduces this score."""
-    return _backend(score).__name__.rsplit(".", 1)[1]
+    return backend(score).__name__.rsplit(".", 1)[1]
 
 
 def cost_apply(cost: Callable[[Tensor, Tensor], Tensor], x: Tensor, y: Tensor, w: Tensor) -> Tensor:
     """Σ_j c(x_i, y_j) w_j for a cost that maps (n, d) and (m, d) points to an (n, m) block.  (N, w)"""
     radial = getattr(cost, "radial", None)
-    if radial is not None and _fused(x):
+    if radial is not None and fused_for(x):
         from gromap.engine import triton as fused
 
         return fused.cost_apply(radial[0], radial[1], x, y, w)
@@ -82,22 +67,22 @@ def sums(score: Score, u: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
     """Row and column sums of exp(s_ij + u_i + v_j).  (..., N) and (..., M)"""
     if isinstance(score, LowRank) and score.near and score.grid:
         rows, cols, _ = score.grid
-        r, c = _backend(score).sums(score.near.ordered, u[rows.order], v[cols.order], score.near)
+        r, c = backend(score).sums(score.near.ordered, u[rows.order], v[cols.order], score.near)
         return r[rows.place], c[cols.place]
-    return _backend(score).sums(score, u, v)
+    return backend(score).sums(score, u, v)
 
 
 def apply(score: Score, u: Tensor, v: Tensor, w: Tensor) -> Tensor:
     """Σ_j exp(s_ij + u_i + v_j) w_j for the rows w_j of a (..., M, w) tensor.  (..., N, w)"""
     if isinstance(score, LowRank) and score.near and score.grid:
         rows, cols, _ = score.grid
-        return _backend(score).apply(score.near.ordered, u[rows.order], v[cols.order], w[cols.order], score.near)[rows.place]
-    return _backend(score).apply(score, u, v, w)
+        return backend(score).apply(score.near.ordered, u[rows.order], v[cols.order], w[cols.order], score.near)[rows.place]
+    return backend(score).apply(score, u, v, w)
 
 
 def argmax(score: Score, v: Tensor) -> Tensor:
     """The column of the largest s_ij + v_j of each row.  (..., N)"""
-    return _backend(score).argmax(score, v)
+    return backend(score).argmax(score, v)
 
 
 def lse(score: Score, v: Tensor) -> Tensor:
@@ -110,10 +95,10 @@ def lse(score: Score, v: Tensor) -> Tensor:
         return _DenseLse.apply(score, v)
     if score.near and score.grid:
         rows, cols, _ = score.grid
-        return _backend(score).lse(score.near.ordered, v[cols.order], score.near)[rows.place]
+        return backend(score).lse(score.near.ordered, v[cols.order], score.near)[rows.place]
     if torch.is_grad_enabled() and any(t.requires_grad for t in (score.q, score.k, v)):
         return _LowRankLse.apply(score.q, score.k, v)
-    return _backend(score).lse(score, v)
+    return backend(score).lse(score, v)
 
 
 class _LowRankLse(torch.autograd.Function):
@@ -122,7 +107,7 @@ class _LowRankLse(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         score = LowRank(q, k)
-        out = _backend(score).lse(score, v)
+        out = backend(score).lse(score, v)
         ctx.save_for_backward(q, k, v, out)
         return out
 

@@ -7,34 +7,60 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from gromap.engine.backend import backend
+from gromap.engine.score import LowRank, Score
+
 State = tuple[Tensor, ...]
+Advance = Callable[[Score, State], State]
 
 
-def repeated(advance: Callable[[State], State], state: State, times: int, worth: bool) -> Callable[[State], State]:
-    """A function that takes `times` steps at once. `worth` says that so many calls will follow that a graph pays.
+class Replay:
+    """Steps that depend on a score, taken several at once.
 
-    `advance` must have run before on such tensors, and must not wait for the device.
+    The graph of the first score serves all later ones of its shape: their numbers are written where the graph reads. So one
+    `Replay` belongs to one kind of step, with all else that it reads.
 
-    >>> double = lambda s: (2 * s[0],)
-    >>> repeated(double, (torch.ones(2),), 3, worth=True)((torch.ones(2),))
+    >>> double = lambda score, state: (score * state[0],)
+    >>> steps = Replay().steps(double, torch.full((2,), 2.0), (torch.ones(2),), times=3, worth=True)
+    >>> steps((torch.ones(2),))
     (tensor([8., 8.]),)
     """
 
-    def steps(state: State) -> State:
-        for _ in range(times):
-            state = advance(state)
-        return state
+    def __init__(self) -> None:
+        self.own: Score | None = None  # what the graph reads must stay alive: its score, and what its steps enclose
+        self.advance: Advance | None = None
+        self.graph: Callable[[State], State] | None = None
 
-    if not worth or state[0].device.type != "cuda":
-        return steps
+    def steps(self, advance: Advance, score: Score, state: State, times: int, worth: bool) -> Callable[[State], State]:
+        """A function that takes `times` steps. `worth` says that so many calls will follow that a graph pays.
+
+        `advance` must have run before on such tensors, and must not wait for the device.
+        """
+
+        def plainly(score: Score, state: State) -> State:
+            for _ in range(times):
+                state = advance(score, state)
+            return state
+
+        if not worth or state[0].device.type != "cuda":
+            return lambda state: plainly(score, state)
+        if self.graph is None or self.own is None or not _rewrite(self.own, score):
+            self.own, self.advance = _clone(score), advance
+            self.graph = _capture(plainly, self.own, state)
+        return self.graph
+
+
+def _capture(steps: Advance, score: Score, state: State) -> Callable[[State], State]:
+    """The steps as a CUDA graph. It returns its own tensors, which its next run overwrites."""
     with torch.cuda.device_of(state[0]):
+        backend(score).factors(score)  # prepared outside of the graph
         graph, own = torch.cuda.CUDAGraph(), tuple(t.clone() for t in state)
         here, aside = torch.cuda.current_stream(), torch.cuda.Stream()
         aside.wait_stream(here)
         with torch.cuda.stream(aside):
             graph.capture_begin(capture_error_mode="thread_local")
             try:
-                for t, new in zip(own, steps(own), strict=True):
+                for t, new in zip(own, steps(score, own), strict=True):
                     t.copy_(new)
             finally:
                 graph.capture_end()
@@ -48,3 +74,19 @@ def repeated(advance: Callable[[State], State], state: State, times: int, worth:
         return own
 
     return replay
+
+
+def _clone(score: Score) -> Score:
+    return LowRank(score.q.clone(), score.k.clone()) if isinstance(score, LowRank) else score.clone()
+
+
+def _rewrite(own: Score, new: Score) -> bool:
+    """Whether the numbers of a new score fit where those of an old one are, and then puts them there."""
+    if isinstance(own, LowRank) != isinstance(new, LowRank) or own.shape != new.shape:
+        return False
+    pairs = list(zip(*(backend(z).factors(z) for z in (own, new)), strict=True))
+    if any(old.shape != t.shape or old.dtype != t.dtype for old, t in pairs):
+        return False
+    for old, t in pairs:
+        old.copy_(t)
+    return True

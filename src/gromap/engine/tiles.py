@@ -31,6 +31,11 @@ FLOOR = {torch.float32: -120.0, torch.float64: -1000.0}  # bits: 1e-36 and 1e-30
 LOG2E, LN2 = math.log2(math.e), math.log(2)
 
 
+def factors(score: Score) -> tuple[Tensor, ...]:
+    """What the blocks are made of."""
+    return (score.q, score.k) if isinstance(score, LowRank) else (score,)
+
+
 def _cuts(n: int, size: int) -> list[slice]:
     """Even pieces of range(n), none longer than `size`: no thin last tile."""
     pieces = max(1, math.ceil(n / size))

@@ -54,6 +54,13 @@ def has_tensor_cores(device: torch.device) -> bool:
 _factors: weakref.WeakKeyDictionary[LowRank, tuple[Tensor, Tensor]] = weakref.WeakKeyDictionary()  # once per score
 
 
+def factors(score: LowRank) -> tuple[Tensor, Tensor]:
+    """What the kernels read of a score, prepared when first needed."""
+    if score not in _factors:
+        _factors[score] = _prepare(score)
+    return _factors[score]
+
+
 def _prepare(score: LowRank) -> tuple[Tensor, Tensor]:
     """Both factors with one batch axis, in bits: split in fp16, or as they are if they do not fit."""
     root, batch = math.sqrt(LOG2E), score.shape[:-2]
@@ -130,9 +137,7 @@ class _Operands:
         *lead, self.n, self.m = score.shape
         self.batch = torch.Size(lead)
         self.count = math.prod(lead)
-        if score not in _factors:
-            _factors[score] = _prepare(score)
-        self.q, self.k = _factors[score]
+        self.q, self.k = factors(score)
         self.v = _aligned(flat(v, self.batch, 1))
         self.u = self.v if u is None else _aligned(flat(u, self.batch, 1))
         self.near = near

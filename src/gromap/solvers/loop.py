@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from gromap.engine import Score, focus
+from gromap.engine import Replay, Score, focus
 from gromap.plan import Plan
 from gromap.sinkhorn import Potentials, Sinkhorn, sinkhorn
 from gromap.solution import Interrupted, State, Status
@@ -86,16 +86,25 @@ class Outcome(NamedTuple):
 
 
 def alternate(
-    problem: Problem, gamma: Any, duals: Potentials, options: Loop, callback: Callable[[Step], Any] | None = None
+    problem: Problem,
+    gamma: Any,
+    duals: Potentials,
+    options: Loop,
+    callback: Callable[[Step], Any] | None = None,
+    replay: Replay | None = None,
 ) -> Outcome:
-    """Run the loop from Γ and from potentials in nats. A batch of starts runs until all have settled."""
+    """Run the loop from Γ and from potentials in nats. A batch of starts runs until all have settled.
+
+    replay: kept by who runs the same problem again.
+    """
     inner, begin, steps, status = options.sinkhorn.steps, time.perf_counter(), [], None
     tol = options.sinkhorn.tol or (options.marginal_tol if options.adaptive else None)
-    energy = torch.tensor(torch.inf)
+    energy, replay = torch.tensor(torch.inf), replay or Replay()
     try:
         while status is None:
             score = problem.score(gamma)
-            duals = sinkhorn(score, problem.log_a, problem.log_b, duals, replace(options.sinkhorn, steps=inner, tol=tol))
+            asked = replace(options.sinkhorn, steps=inner, tol=tol)
+            duals = sinkhorn(score, problem.log_a, problem.log_b, duals, asked, replay)
             score = focus(score, duals.f, duals.g, problem.log_a, problem.log_b)
             new, rows = problem.correlate(score, duals.f + problem.log_a, duals.g + problem.log_b)
             change = 8 * problem.distance2(gamma, new)

@@ -1,0 +1,26 @@
+"""Which file reduces a score: triton.py for low-rank float32 scores on a CUDA device where Triton is there, else tiles.py."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from types import ModuleType
+
+import torch
+
+from gromap.engine import tiles
+from gromap.engine.score import LowRank, Score
+
+HAS_TRITON = find_spec("triton") is not None
+
+
+def fused_for(x: Score) -> bool:
+    """Whether the fused kernels serve such data."""
+    return HAS_TRITON and x.device.type == "cuda" and x.dtype == torch.float32
+
+
+def backend(score: Score) -> ModuleType:
+    if isinstance(score, LowRank) and fused_for(score):
+        from gromap.engine import triton as fused
+
+        return fused
+    return tiles
