@@ -6,7 +6,9 @@ import difflib
 import os
 import sys
 from collections.abc import Iterable
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -14,6 +16,14 @@ import torch
 from torch import Tensor
 
 Array = np.ndarray | Tensor
+
+
+def extra(module: str, name: str) -> ModuleType:
+    """An optional package, or what to install to have it."""
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise ImportError(f"this needs {module} ({error}): pip install 'gromap[{name}]'") from error
 
 
 def is_numpy(x: object) -> bool:

@@ -6,6 +6,7 @@ s = -C/ε. At a temporary temperature t ε the score is s / t and the potentials
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -79,7 +80,11 @@ class Potentials(NamedTuple):
 
 
 CHECK_EVERY = 5  # steps between two looks at the marginal error on a GPU: each look waits for the device
+LOOSE = 0.5  # misplaced mass of a plan that is too far from any coupling to go on from
 FOCUS_EVERY = 10  # steps between two looks for the tiles that matter
+
+
+Step = Callable[[Score, "_Marginals", Tensor], tuple[Tensor, Tensor]]
 
 
 class _Marginals:
@@ -103,8 +108,9 @@ def sinkhorn(
     z = torch.cat([start.f, start.g], -1)  # (..., N + M)
     heat = options.annealing.temperatures() if options.annealing else []
     step = _standard_step if options.update == "standard" else _symmetric_step
+    rescue = _averaged_step if options.update == "symmetric" else _standard_step
     for t in heat:
-        z = t * _robust(*step(score * (1 / t), to, z / t), score * (1 / t), to)[0]
+        z = t * _rescue(*step(score * (1 / t), to, z / t), score * (1 / t), to, rescue)[0]
     ahead, age = (start.ahead, start.age) if not heat else (None, None)
     near, replay = score, replay or Replay()
 
@@ -131,9 +137,9 @@ def sinkhorn(
         if n == 1 or n % look == 1 or look == 1 or n == options.steps:
             z, ahead, age, error = state
             worst = float(error.max())
-            if worst == torch.inf:
-                lost = (error == torch.inf)[..., None]
-                z, error = _robust(z, error, score, to)
+            if worst == torch.inf or (worst > LOOSE and n == options.steps and options.update == "accelerated"):
+                lost = (error > LOOSE)[..., None]
+                z, error = _rescue(z, error, score, to, rescue)
                 state = z, torch.where(lost, z, ahead), age.masked_fill(lost, -1.0), error
             elif options.tol is not None and worst <= options.tol:
                 break
@@ -153,7 +159,7 @@ def _symmetric_step(score: Score, to: _Marginals, z: Tensor) -> tuple[Tensor, Te
     """f <- f - ½ log(r / a), g <- g - ½ log(c / b) with the row and column sums r, c of π: Alg. sinkhorn_symm in one sweep.
 
     After a jump of Γ or ε the exponentials may overflow, or underflow along a whole row: then z stays as it is and the error
-    is infinite, until `_robust` takes the step. Near the solution π_ij <= min(a_i, b_j) and this cannot happen.
+    is infinite, until `_rescue` takes the step. Near the solution π_ij <= min(a_i, b_j) and this cannot happen.
     """
     total = torch.cat(sums(score, *to.split(z + to.log)), -1)
     ratio = (total.log() - to.log).masked_fill(to.empty, 0.0)  # points without mass keep their potential
@@ -170,15 +176,23 @@ def _standard_step(score: Score, to: _Marginals, z: Tensor) -> tuple[Tensor, Ten
     return torch.cat([new, half_step(score.mT, to.log_a, new)], -1), error
 
 
-def _robust(z: Tensor, error: Tensor, score: Score, to: _Marginals) -> tuple[Tensor, Tensor]:
-    """The symmetrised step through log-sum-exp, over all tiles, for the problems whose error is infinite."""
-    lost = (error == torch.inf)[..., None]
+def _averaged_step(score: Score, to: _Marginals, z: Tensor) -> tuple[Tensor, Tensor]:
+    """Alg. sinkhorn_symm as printed, through log-sum-exp; the error is not known."""
+    f, g = to.split(z)
+    new = torch.cat([half_step(score, to.log_b, g), half_step(score.mT, to.log_a, f)], -1)
+    return 0.5 * (z + new), z.new_full(z.shape[:-1], torch.nan)
+
+
+def _rescue(z: Tensor, error: Tensor, score: Score, to: _Marginals, step: Step) -> tuple[Tensor, Tensor]:
+    """A step through log-sum-exp, over all tiles, for the problems that misplace more mass than LOOSE, or overflow.
+
+    After a standard one, columns are exact whatever the potentials were: the plan has mass one, and Γ may be updated from it.
+    """
+    lost = error > LOOSE
     if not bool(lost.any()):
         return z, error
-    full = whole(score)
-    f, g = to.split(z)
-    new = torch.cat([half_step(full, to.log_b, g), half_step(full.mT, to.log_a, f)], -1)
-    return torch.where(lost & ~to.empty, 0.5 * (z + new), z), error.masked_fill(lost[..., 0], 2.0)
+    new = step(whole(score), to, z)[0]
+    return torch.where(lost[..., None] & ~to.empty, new, z), torch.where(lost, error.clamp(max=2.0), error)
 
 
 def half_step(score: Score, log_b: Tensor, g: Tensor) -> Tensor:

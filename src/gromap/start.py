@@ -15,7 +15,7 @@ from gromap.chirality import handedness
 from gromap.engine import LowRank, apply, focus
 from gromap.plan import Plan
 from gromap.search import Landmarks, Minima, Search, best_start, landmark_start, random_starts, reach
-from gromap.sinkhorn import Potentials
+from gromap.sinkhorn import Potentials, half_step
 from gromap.solution import Solution, State
 from gromap.solvers import KernelGW, Loop, Multiscale, Solver
 from gromap.solvers.cnt import CntProblem, scaled_features
@@ -49,8 +49,8 @@ def start(
     search = Search() if isinstance(init, str) and init == "auto" else init if isinstance(init, Search) else None
     state = State(torch.empty(0)) if search else _state(init, embedded, seed)
     if state.f is not None and state.g is not None and (len(state.f), len(state.g)) == (len(x), len(y)):
-        duals = Potentials((state.f / problem.eps).to(problem.log_a), (state.g / problem.eps).to(problem.log_b))
-        return Start(_next(embedded, state.gamma, duals), duals, init.plan if isinstance(init, Solution) else None)
+        gamma, duals = _next(embedded, state.gamma, (state.g / problem.eps).to(problem.log_b))
+        return Start(gamma, duals, init.plan if isinstance(init, Solution) else None)
 
     levels = solver.pyramid(embedded) if isinstance(solver, Multiscale) else [embedded]
     first, minima = levels[0], None
@@ -71,6 +71,10 @@ def _state(init: Any, problem: CntProblem, seed: int) -> State:
     shape, points = (x.shape[1], y.shape[1]), (len(x), len(y))
     if isinstance(init, Solution | State):
         state = init.state if isinstance(init, Solution) else init
+        if not bool(torch.isfinite(state.gamma).all()):
+            raise ValueError(
+                "init is a solution whose numbers are not finite: start anew with a larger epsilon, or in float64."
+            )
     elif isinstance(init, Landmarks):
         state = State(landmark_start(init, x, y))
     elif isinstance(init, str):
@@ -94,11 +98,13 @@ def _state(init: Any, problem: CntProblem, seed: int) -> State:
     return state
 
 
-def _next(problem: CntProblem, gamma: Tensor, duals: Potentials) -> Tensor:
-    """The linear map of the plan that Γ and the potentials give: where the loop would have gone on.  (D, E)"""
-    score = focus(problem.score(gamma.to(problem.x.device)), duals.f, duals.g, problem.log_a, problem.log_b)
+def _next(problem: CntProblem, gamma: Tensor, g: Tensor) -> tuple[Tensor, Potentials]:
+    """The linear map of the plan that Γ and one potential give: where the loop would have gone on, at any temperature."""
+    score = problem.score(gamma.to(problem.x.device))
+    duals = Potentials(half_step(score, problem.log_b, g), g)  # rows exact: a plan of mass one
+    score = focus(score, duals.f, duals.g, problem.log_a, problem.log_b)
     assert isinstance(score, LowRank)
-    return problem.correlate(score, duals.f + problem.log_a, duals.g + problem.log_b)[0]
+    return problem.correlate(score, duals.f + problem.log_a, duals.g + problem.log_b)[0], duals
 
 
 def _gamma_of_plan(pi: Tensor | Plan, problem: CntProblem) -> Tensor:
