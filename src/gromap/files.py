@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A place beside `path` to write to; what is there moves to `path`, so that an interruption leaves the old file, or none."""
+    """A place to write to; what is there then moves to `path`, so that an interruption leaves the old file, or none."""
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as folder:
         temporary = Path(folder) / path.name
         yield temporary
