@@ -75,8 +75,10 @@ function distance2(points, j, other) {
 function heat(shares, best, ramp) {
   const colours = new Uint8Array(3 * shares.length);
   const scale = 1 / shares[best];
+  const cold = 10 ** -DECADES;
   for (let j = 0; j < shares.length; j++) {
-    const at = Math.max(0, 1 + Math.log10(shares[j] * scale) / DECADES) * (ramp.length - 1);
+    const share = shares[j] * scale;
+    const at = share > cold ? (1 + Math.log10(share) / DECADES) * (ramp.length - 1) : 0;
     const k = Math.min(Math.floor(at), ramp.length - 2);
     for (let c = 0; c < 3; c++) colours[3 * j + c] = ramp[k][c] + (at - k) * (ramp[k + 1][c] - ramp[k][c]);
   }

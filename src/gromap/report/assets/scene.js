@@ -116,12 +116,16 @@ class View {
     return new THREE.Mesh(this.geometry, new THREE.MeshLambertMaterial({ vertexColors: true, side: THREE.DoubleSide }));
   }
 
+  // Points as little balls, of the size that just about covers a surface.
   cloud() {
-    this.size = Math.max(0.008, Math.min(0.06, 1.6 / Math.sqrt(this.points.length / 3)));
-    const material = new THREE.PointsMaterial({ vertexColors: true, size: this.size });
+    this.size = Math.max(0.005, Math.min(0.05, 0.9 / Math.sqrt(this.points.length / 3)));
+    const material = new THREE.PointsMaterial({ vertexColors: true, size: this.size / SLOPE });
     material.onBeforeCompile = (shader) => {
-      const round = "if (length(gl_PointCoord - 0.5) > 0.5) discard;";
-      shader.fragmentShader = shader.fragmentShader.replace("#include <color_fragment>", "#include <color_fragment>\n" + round);
+      const balls = `#include <color_fragment>
+        vec2 off = 2.0 * gl_PointCoord - 1.0;
+        if (dot(off, off) > 1.0) discard;
+        diffuseColor.rgb *= 0.45 + 0.55 * sqrt(1.0 - dot(off, off));`;
+      shader.fragmentShader = shader.fragmentShader.replace("#include <color_fragment>", balls);
     };
     return new THREE.Points(this.geometry, material);
   }
@@ -188,7 +192,7 @@ class View {
     const { width, height } = this.canvas.getBoundingClientRect();
     const caster = new THREE.Raycaster();
     caster.setFromCamera(new THREE.Vector2((2 * x) / width - 1, 1 - (2 * y) / height), this.camera);
-    caster.params.Points.threshold = this.size * this.side.radius;
+    caster.params.Points.threshold = 0.6 * this.size * this.side.radius;
     const hit = caster.intersectObject(this.body)[0];
     if (!hit) return null;
     if (!hit.face) return hit.index;
