@@ -42,8 +42,8 @@ def browser(driver):
 def men():
     pair = humans()
     options = {"cost": "sqeuclidean", "epsilon": 5e-3}
-    sol = gromap.solve(pair.source.vertices, pair.target.vertices, method="cnt", init="zero", max_iter=3, **options)
     land = gromap.landscape(pair.source.vertices, pair.target.vertices, starts=8, points=30, **options)
+    sol = gromap.solve(pair.source.vertices, pair.target.vertices, init=land.minima[0], max_iter=1, **options)
     return pair, sol, land
 
 

@@ -265,6 +265,9 @@ function handle(view, pose, clicked, restored) {
     held.delete(event.pointerId);
     if (held.size === 0) canvas.classList.remove("turning");
   };
+  const pinch = (event) => event.touches.length > 1 && event.preventDefault(); // one finger may still scroll the page
+  canvas.addEventListener("touchstart", pinch, { passive: false });
+  canvas.addEventListener("touchmove", pinch, { passive: false });
   canvas.addEventListener("pointerup", release);
   canvas.addEventListener("pointercancel", release);
   canvas.addEventListener("click", (event) => {
