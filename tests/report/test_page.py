@@ -124,6 +124,13 @@ def test_a_dense_plan_gives_its_largest_entries(tmp_path):
         assert (shares.sum(1) > 0.99).all()
 
 
+def test_a_plan_that_overflowed_still_has_a_page(tmp_path, match):
+    source, target, sol = match
+    lost = replace(sol, plan=replace(sol.plan, v=sol.plan.v * torch.nan), value=float("nan"), status=gromap.Status.NOT_FINITE)
+    text = write_report(tmp_path / "a.html", source, target, lost).read_text("utf-8")
+    assert "raise epsilon" in text
+
+
 def test_tensors_are_as_good_as_arrays(tmp_path, match):
     source, target, _ = match
     sol = gromap.solve(torch.tensor(source.vertices), torch.tensor(target.vertices), epsilon=0.05, method="kernel")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from html import escape
 from importlib.resources import files
 from pathlib import Path
@@ -87,7 +87,7 @@ def write_report(
     blocks |= {f"minimum-{k}": colours for k, colours in enumerate(painted)}
     facts = {
         "sides": _sides((source, target), points, frames),
-        "modes": {key: {k: v for k, v in asdict(mode).items() if k not in ("source", "target")} for key, mode in modes.items()},
+        "modes": {key: {k: getattr(mode, k) for k in ("name", "note", "ramp", "swatches")} for key, mode in modes.items()},
         "factors": isinstance(plan.score, LowRank),
         "yaw": 0 if _flat(points[0]) and _flat(points[1]) else 0.45,
         "ramp": paint.RAMP.tolist(),

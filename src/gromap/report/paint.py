@@ -37,7 +37,7 @@ def carry(plan: Plan, fields: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     sound = (weights > 0).all() and (moved[:, -1] > weights / 2).all()  # else a row has lost its mass to underflow
     means = moved[:, :-1] / moved[:, -1:] if sound else plan.conditional_mean(stacked)
     ends = np.cumsum([field.reshape(len(field), -1).shape[1] for field in fields.values()])
-    return dict(zip(fields, np.split(means, ends[:-1], axis=1), strict=True))
+    return dict(zip(fields, np.split(np.nan_to_num(means), ends[:-1], axis=1), strict=True))  # NaN after an overflow
 
 
 def fields_of(

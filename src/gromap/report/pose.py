@@ -40,4 +40,4 @@ def beside(points: np.ndarray, images: np.ndarray, weights: np.ndarray, frame: n
     if np.linalg.det(turn) < 0:  # left and right are swapped: undo it
         turn -= 2 * np.outer(frame[0], frame[0] @ turn)
     angle = np.arccos(np.clip((np.trace(turn) - 1) / 2, -1, 1))
-    return frame if angle < AGREE or size[1] < ROUND * size[0] else frame @ turn
+    return frame if angle < AGREE or size[1] <= ROUND * size[0] else frame @ turn

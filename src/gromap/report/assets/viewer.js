@@ -74,7 +74,7 @@ async function probe(side, index) {
   const other = views[1 - side];
   const found = summary(shares, other.points, other.side.diagonal);
   if (!found) {
-    say(`${SIDES[side]} vertex ${index} has no mass: its weight is zero.`);
+    say(`The plan gives no mass to ${SIDES[side]} vertex ${index}.`);
     return;
   }
   chooseMinimum(null);
