@@ -143,7 +143,7 @@ def test_a_click_shows_the_row_of_the_plan(browser, meshes, men):
             best, share = re.fullmatch(names[1] + r" (\d+), ([\d.]+) % of the mass", said["Best match"]).groups()
             assert int(best) == row.argmax()
             assert float(share) == pytest.approx(100 * row.max(), abs=0.06)
-            points = float(re.search(r"about ([\d.e+]+) points", said["Spread"])[1])
+            points = float(re.search(r"about ([\d.,]+) points", said["Spread"])[1].replace(",", ""))
             assert points == pytest.approx(np.exp(-(row[row > 0] * np.log(row[row > 0])).sum()), rel=0.01)
             opened.page.click("#clear")
             assert changed(before, opened.picture(1 - side)) < 0.001

@@ -267,6 +267,8 @@ def test_a_turned_target_is_turned_back():
     found = pose.beside(x @ turn.T, x, w, frame)  # y = turn x
     assert found == pytest.approx(frame @ turn.T)
     assert pose.beside(x, x, w, frame) is frame
+    shuffled = np.random.default_rng(0).permutation(x @ turn.T)
+    assert pose.beside(shuffled, x, w, frame) is frame  # a match that says nothing
     mirror = np.eye(3) - 2 * np.outer(frame[0], frame[0])
     assert pose.beside(x @ mirror, x, w, frame) is frame  # a mirrored match of shapes that stand alike
 

@@ -10,6 +10,7 @@ import numpy as np
 
 AGREE = np.radians(45)  # shapes whose frames differ by less, as poses do, are shown as they are
 ROUND = 0.05  # of the largest correlation: below it, a second axis of the match is too weak to turn by
+WEAK = 0.5  # correlation of the points with their images, below which a match is no guide
 
 
 def in_space(vertices: np.ndarray) -> np.ndarray:
@@ -36,8 +37,10 @@ def beside(points: np.ndarray, images: np.ndarray, weights: np.ndarray, frame: n
     """The frame of the target, whose `points` come from `images` in the source; a mirrored match is no turn.  (3, 3)"""
     centred = [z - weights @ z / weights.sum() for z in (images.astype(np.float64), points.astype(np.float64))]
     left, size, right = np.linalg.svd(centred[0].T * weights @ centred[1])
+    most = np.prod([np.sqrt(weights @ (z**2).sum(1)) for z in centred])
     turn = left @ right
     if np.linalg.det(turn) < 0:  # left and right are swapped: undo it
         turn -= 2 * np.outer(frame[0], frame[0] @ turn)
     angle = np.arccos(np.clip((np.trace(turn) - 1) / 2, -1, 1))
-    return frame if angle < AGREE or size[1] <= ROUND * size[0] else frame @ turn
+    unclear = size.sum() <= WEAK * most or size[1] <= ROUND * size[0]
+    return frame if unclear or angle < AGREE else frame @ turn

@@ -85,11 +85,12 @@ async function probe(side, index) {
 
 async function readout(found) {
   const { side, index, best, mass, share, near, spread, points } = found;
+  const about = points < 100 ? points.toPrecision(3) : Math.round(points).toLocaleString("en");
   const rows = [
     ["Vertex", `${SIDES[side]} ${index}`],
     ["Best match", `${SIDES[1 - side]} ${best}, ${percent(share)} of the mass`],
     [`Within ${100 * NEAR} % of it`, `${percent(near)} of the mass`],
-    ["Spread", `${(100 * spread).toFixed(2)} % of the diagonal, about ${points.toPrecision(3)} points`],
+    ["Spread", `${(100 * spread).toFixed(2)} % of the diagonal, about ${about} points`],
   ];
   if (side === 0 && hasBlock("error")) rows.push(["Error", (await block("error"))[index].toPrecision(4)]);
   if (!facts.factors) rows.push(["In the file", `its largest entries, ${percent(mass)} of the mass`]);
