@@ -8,7 +8,7 @@ RUN := $(VENV)/bin/python
 $(VENV)/ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(RUN) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[all]'
-	$(RUN) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt 'pytest>=8' triton
+	$(RUN) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt 'pytest>=8' 'playwright>=1.45' triton
 	touch $@
 
 $(VENV)/lint-ready: $(VENV)/ready
@@ -36,4 +36,4 @@ test-gpu:  ## the tests marked gpu, with whatever torch the machine has; nothing
 	PYTHONPATH=src $(PYTHON) -m pytest -m gpu tests
 
 clean:
-	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis demo.png scaling.png
+	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis test-artefacts demo.png scaling.png

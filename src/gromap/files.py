@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -16,19 +17,23 @@ VERSION = 1
 T = TypeVar("T")
 
 
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A place to write to; what is there then moves to `path`, so that an interruption leaves the old file, or none."""
+    with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as folder:
+        temporary = Path(folder) / path.name
+        yield temporary
+        os.replace(temporary, path)
+
+
 def write(path: str | Path, kind: str, tensors: dict[str, Tensor], facts: dict[str, Any]) -> Path:
-    """Write beside the place and move there, so that an interruption leaves the old file, or none."""
+    """Tensors and facts to one file, whole or not at all."""
     from safetensors.torch import save_file
 
     path = Path(path)
     header = {"format": f"gromap-{kind}", "version": str(VERSION), kind: json.dumps(facts)}
-    handle, temporary = tempfile.mkstemp(dir=path.parent or ".", prefix=path.name, suffix=".part")
-    os.close(handle)
-    try:
+    with replacing(path) as temporary:
         save_file({name: t.detach().cpu().contiguous() for name, t in tensors.items()}, temporary, metadata=header)
-        os.replace(temporary, path)
-    finally:
-        Path(temporary).unlink(missing_ok=True)
     return path
 
 

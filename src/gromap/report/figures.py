@@ -27,14 +27,20 @@ def require_matplotlib() -> None:
         raise ImportError(f"figures need matplotlib ({error}): pip install 'gromap[plot]'") from error
 
 
+def hues(hue: np.ndarray, saturation: float = 0.55) -> np.ndarray:
+    """The bright rgb colour of each hue; a hue of 1 is red again, as 0.  (N, 3) in [0, 1]
+
+    >>> hues(np.array([0.0, 1 / 3, 1 / 2]), saturation=1.0).round(9).tolist()
+    [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 1.0, 1.0]]
+    """
+    pure = (abs((6 * hue[:, None] + (0, 4, 2)) % 6 - 3) - 1).clip(0, 1)
+    return 1 - saturation * (1 - pure)
+
+
 def colour_field(vertices: np.ndarray) -> np.ndarray:
     """A smooth rgb colour for each position: the hue changes with the height, and from left to right.  (N, 3) in [0, 1]"""
-    require_matplotlib()
-    from matplotlib.colors import hsv_to_rgb
-
     x, y, _ = ((vertices - vertices.min(0)) / np.ptp(vertices, axis=0).clip(TINY)).T
-    hue = (0.95 - 0.8 * y + 0.12 * np.tanh(5 * x - 2.5)) % 1
-    return hsv_to_rgb(np.stack([hue, np.full_like(hue, 0.55), np.ones_like(hue)], 1))
+    return hues(0.95 - 0.8 * y + 0.12 * np.tanh(5 * x - 2.5))
 
 
 def correspondence_figure(

@@ -38,11 +38,9 @@ def landscape_figure(land: Land, resolution: int, pictures: int) -> Figure:
     shown = _pictures(land, min(pictures, len(land)))
     figure = Figure(figsize=(13, 10.5) if shown else (9, 8), facecolor="white")
     axes = figure.add_axes((0.07, 0.25, 0.90, 0.50) if shown else (0.09, 0.09, 0.88, 0.84))
-    values, floor = plane.values, land.energies[0]
-    rise = np.log10(1e-3 + np.maximum(values - floor, 0) / abs(floor))  # lines are dense near the bottom
-    lines = np.linspace(rise.min(), np.quantile(rise, 0.97), LEVELS)
-    axes.contourf(plane.s, plane.t, rise, levels=lines, cmap="Blues_r", extend="both", alpha=0.75)
-    axes.contour(plane.s, plane.t, rise, levels=lines, colors="#335577", linewidths=0.6)
+    height, lines = relief(plane.values, float(land.energies[0]))
+    axes.contourf(plane.s, plane.t, height, levels=lines, cmap="Blues_r", extend="both", alpha=0.75)
+    axes.contour(plane.s, plane.t, height, levels=lines, colors="#335577", linewidths=0.6)
     area = 40 + 2600 * land.basins
     axes.scatter(*plane.minima.T, s=area, c="#d1495b", alpha=0.85, edgecolors="white", linewidths=1.2, zorder=3)
     for k in range(len(land) - 1, -1, -1):
@@ -70,6 +68,12 @@ def landscape_figure(land: Land, resolution: int, pictures: int) -> Figure:
         fontsize=13,
     )
     return figure
+
+
+def relief(values: np.ndarray, floor: float) -> tuple[np.ndarray, np.ndarray]:
+    """How high the objective rises above the lowest minimum, in decades, and where to draw lines: densely near the bottom."""
+    height = np.log10(1e-3 + np.maximum(values - floor, 0) / abs(floor))
+    return height, np.linspace(height.min(), np.quantile(height, 0.97), LEVELS)
 
 
 def _pictures(land: Land, count: int) -> list[tuple[np.ndarray, np.ndarray]]:

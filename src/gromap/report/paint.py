@@ -1,0 +1,157 @@
+"""What the report paints: for each colour mode, rgb bytes of the source and, carried by the plan, of the target."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gromap.mesh import Mesh
+from gromap.plan import Plan
+from gromap.report.figures import TINY, colour_field, hues
+
+#: colours of a quantity from 0 to 1, at equal steps: none at all is a neutral grey
+RAMP = np.array([[214, 216, 222], [250, 214, 120], [243, 132, 62], [201, 44, 84], [88, 16, 104]], dtype=np.float64)
+LABELS = 64  # colours that an eye may still tell apart
+SQUARES = 16  # of the checkerboard, along each side of the texture
+
+
+@dataclass(frozen=True, eq=False)
+class Mode:
+    """One way to colour both shapes."""
+
+    name: str  #: on the button
+    note: str  #: what is seen
+    source: np.ndarray  #: (N, 3) uint8
+    target: np.ndarray  #: (M, 3) uint8
+    ramp: tuple[str, str] | None = None  #: what both ends of the ramp mean
+    swatches: tuple[tuple[str, str], ...] = ()  #: names and css colours
+
+
+def carry(plan: Plan, fields: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Each row's average of the fields on the columns, Σ_j π_ij w_j / Σ_j π_ij, in one sweep over the tiles that hold mass."""
+    stacked = np.concatenate([field.reshape(len(field), -1) for field in fields.values()], 1)
+    moved, weights = plan @ np.concatenate([stacked, np.ones((len(stacked), 1))], 1), plan.a.cpu().numpy()
+    sound = (weights > 0).all() and (moved[:, -1] > weights / 2).all()  # else a row has lost its mass to underflow
+    means = moved[:, :-1] / moved[:, -1:] if sound else plan.conditional_mean(stacked)
+    ends = np.cumsum([field.reshape(len(field), -1).shape[1] for field in fields.values()])
+    return dict(zip(fields, np.split(np.nan_to_num(means), ends[:-1], axis=1), strict=True))  # NaN after an overflow
+
+
+def fields_of(
+    source: Mesh, points: np.ndarray, frame: np.ndarray, labels: np.ndarray | None, error: np.ndarray | None
+) -> dict[str, np.ndarray]:
+    """What the plan is to carry from the source to the target; the points are those of the source, in space."""
+    seen = points @ frame.T.astype(np.float64)
+    unit = in_units(points)
+    fields = {
+        "colours": _colours(source, seen),
+        "coordinates": (seen - seen.min(0)) / np.ptp(seen, axis=0).clip(TINY),
+        "place": unit,
+        "norm": (unit**2).sum(1, keepdims=True),
+    }
+    if source.uv is not None:
+        fields["texture"] = at_vertices(source, texture_of(source))
+    if labels is not None:
+        fields["labels"] = (labels[:, None] == np.unique(labels)).astype(np.float64)
+    if error is not None:
+        fields["error"] = error[:, None]
+    return fields
+
+
+def modes_of(
+    fields: dict[str, np.ndarray], carried: dict[str, np.ndarray], spreads: tuple[np.ndarray, np.ndarray], labels: Any
+) -> dict[str, Mode]:
+    """All that can be shown of these fields, the best first."""
+
+    def both(name: str, colour: Callable[[np.ndarray], np.ndarray] = as_bytes) -> tuple[np.ndarray, np.ndarray]:
+        return colour(fields[name]), colour(carried[name])
+
+    modes = {}
+    if "texture" in fields:
+        modes["texture"] = Mode("Texture", "The texture of the source, carried to the target.", *both("texture"))
+    modes["colours"] = Mode("Colours", "Colours of the source, carried to the target by the plan.", *both("colours"))
+    note = "Coordinates of the source as red (across), green (up) and blue (depth), carried to the target."
+    modes["coordinates"] = Mode("Coordinates", note, *both("coordinates"))
+    if "labels" in fields:
+        names, palette = np.unique(labels), as_bytes(hues(0.05 + 0.618034 * np.arange(fields["labels"].shape[1]), 0.6))
+        swatches = tuple((str(name), f"rgb({r} {g} {b})") for name, (r, g, b) in zip(names.tolist(), palette, strict=True))
+        note = "Labels of the source; each target point takes the likeliest."
+        modes["labels"] = Mode("Labels", note, *both("labels", lambda values: palette[values.argmax(1)]), swatches=swatches)
+    if "error" in fields:
+        top = _top(fields["error"])
+        note = f"Error of each source point against the truth, mean {fields['error'].mean():.4g}, carried to the target."
+        modes["error"] = Mode(
+            "Error", note, *both("error", lambda values: ramp(values[:, 0] / top)), ramp=("0", _more(top, ""))
+        )
+    top = _top(np.concatenate(spreads))
+    note = "How far the image of each point spreads on the other shape, as a share of its diagonal."
+    modes["spread"] = Mode("Spread", note, ramp(spreads[0] / top), ramp(spreads[1] / top), ramp=("0", _more(100 * top, " %")))
+    return modes
+
+
+def _top(values: np.ndarray) -> float:
+    """Where a ramp ends: few points are beyond."""
+    return float(np.quantile(values, 0.99)) or float(values.max()) or 1.0
+
+
+def _more(top: float, unit: str) -> str:
+    return f"{top:.2g}{unit} and more"
+
+
+def spread(carried: dict[str, np.ndarray], points: np.ndarray) -> np.ndarray:
+    """√(E|x|² - |E x|²) for the images x of each point among these points, as a share of their diagonal."""
+    variance = carried["norm"][:, 0] - (carried["place"] ** 2).sum(1)
+    size = np.linalg.norm(np.ptp(in_units(points), axis=0))
+    return np.sqrt(variance.clip(0)) / max(float(size), TINY)
+
+
+def in_units(points: np.ndarray) -> np.ndarray:
+    """Centred, the farthest at 1: second moments of these are safe in float32."""
+    centred = points - points.mean(0, dtype=np.float64)
+    return centred / max(float(np.linalg.norm(centred, axis=1).max()), TINY)
+
+
+def ramp(values: np.ndarray) -> np.ndarray:
+    """Colours of quantities between 0 and 1.  (N, 3) uint8
+
+    >>> ramp(np.array([0.0, 0.25, 7.0])).tolist()
+    [[214, 216, 222], [250, 214, 120], [88, 16, 104]]
+    """
+    at = np.nan_to_num(values).clip(0, 1) * (len(RAMP) - 1)
+    return np.stack([np.interp(at, np.arange(len(RAMP)), channel) for channel in RAMP.T], 1).round().astype(np.uint8)
+
+
+def as_bytes(rgb: np.ndarray) -> np.ndarray:
+    """From [0, 1] to 0 .. 255."""
+    return (255 * np.nan_to_num(rgb)).round().clip(0, 255).astype(np.uint8)
+
+
+def texture_of(mesh: Mesh) -> np.ndarray:
+    """The mesh's own texture, or a checkerboard.  (H, W, 3) uint8"""
+    if mesh.texture is not None:
+        return np.asarray(mesh.texture, dtype=np.uint8)
+    i, j = np.indices((SQUARES, SQUARES)).repeat(16, 1).repeat(16, 2)
+    return np.where(((i + j) % 2 == 0)[..., None], (236, 233, 226), (52, 96, 148)).astype(np.uint8)
+
+
+def at_vertices(mesh: Mesh, texture: np.ndarray) -> np.ndarray:
+    """The texture where the corners of each vertex lie, on average; grey where it has none.  (N, 3) in [0, 1]"""
+    assert mesh.uv is not None
+    height, width = texture.shape[:2]
+    u, v = np.mod(mesh.uv.reshape(-1, 2), 1).T
+    rgb = texture[((1 - v) * height).astype(int).clip(0, height - 1), (u * width).astype(int).clip(0, width - 1)] / 255
+    corners, n = mesh.faces.ravel(), len(mesh.vertices)
+    count = np.bincount(corners, minlength=n)
+    mean = np.stack([np.bincount(corners, channel, n) for channel in rgb.T], 1) / count.clip(1)[:, None]
+    return np.where(count[:, None] > 0, mean, 0.5)
+
+
+def _colours(source: Mesh, seen: np.ndarray) -> np.ndarray:
+    if source.colours is not None:
+        return np.asarray(source.colours, dtype=np.float64)
+    if source.uv is not None and source.texture is not None:
+        return at_vertices(source, source.texture)
+    return colour_field(seen)

@@ -1,0 +1,49 @@
+"""Arrays inside a page: deflated bytes in base64, one <script> element each, that assets/data.js reads back.
+
+The bytes of an array lie in planes, all first bytes, then all second bytes: neighbours are then alike and deflate better.
+"""
+
+from __future__ import annotations
+
+import base64
+import zlib
+
+import numpy as np
+from torch import Tensor
+
+from gromap.engine import LowRank
+from gromap.plan import Plan
+
+KEPT = 64  # entries of each row and column of a plan that has no factors
+
+
+def block(name: str, array: np.ndarray) -> str:
+    """The element that holds an array.
+
+    >>> block("a", np.arange(3, dtype=np.uint8))[:72]
+    '<script type="application/octet-stream" id="block-a" data-type="uint8">e'
+    """
+    flat = np.ascontiguousarray(array).reshape(-1)
+    planes = flat.astype(flat.dtype.newbyteorder("<")).view(np.uint8).reshape(-1, flat.itemsize).T
+    text = base64.b64encode(zlib.compress(planes.tobytes(), 6)).decode("ascii")
+    return f'<script type="application/octet-stream" id="block-{name}" data-type="{flat.dtype.name}">{text}</script>\n'
+
+
+def probe_blocks(plan: Plan) -> dict[str, np.ndarray]:
+    """What it takes to give any row or column of the plan: q, k, u, v of π_ij = exp(q_i·k_j + u_i + v_j), in nats.
+
+    A plan without factors gives the largest entries of each row and column, as shares of it, and where they are.
+    """
+    if isinstance(plan.score, LowRank):
+        return {"q": _float(plan.score.q), "k": _float(plan.score.k), "u": _float(plan.u), "v": _float(plan.v)}
+    blocks = {}
+    for name, side, mass in zip(("row", "column"), (plan, plan.T), plan.marginals, strict=True):
+        entries = side.sparse(min(KEPT, side.shape[1]))
+        shares = entries.data.reshape(len(mass), -1) / np.where(mass > 0, mass, 1)[:, None]
+        blocks[f"{name}-shares"] = shares.astype(np.float32)
+        blocks[f"{name}-places"] = entries.indices.astype(np.int32)
+    return blocks
+
+
+def _float(x: Tensor) -> np.ndarray:
+    return x.detach().cpu().float().numpy()
