@@ -1,11 +1,12 @@
-"""Result files: tensors and plain facts in one .safetensors file, written whole or not at all."""
+"""Files that are written whole or not at all; result files, tensors and plain facts in one .safetensors file."""
 
 from __future__ import annotations
 
 import json
 import os
-import tempfile
-from collections.abc import Callable
+import secrets
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -16,19 +17,31 @@ VERSION = 1
 T = TypeVar("T")
 
 
+@contextmanager
+def replacing(path: str | Path) -> Iterator[Path]:
+    """A new file beside `path` that takes its place at the end, so that an interruption leaves the old file, or none."""
+    path = Path(path)
+    temporary = path.with_name(f"{path.name}.{secrets.token_hex(4)}.part")
+    try:
+        os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+    except OSError as error:
+        remedy = "create it" if not path.parent.is_dir() else "choose another one"
+        raise type(error)(f"cannot write in the folder {path.parent} ({error.strerror}): {remedy}.") from error
+    try:
+        yield temporary
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
 def write(path: str | Path, kind: str, tensors: dict[str, Tensor], facts: dict[str, Any]) -> Path:
-    """Write beside the place and move there, so that an interruption leaves the old file, or none."""
+    """Write tensors and facts; `read` gives them back."""
     from safetensors.torch import save_file
 
     path = Path(path)
     header = {"format": f"gromap-{kind}", "version": str(VERSION), kind: json.dumps(facts)}
-    handle, temporary = tempfile.mkstemp(dir=path.parent or ".", prefix=path.name, suffix=".part")
-    os.close(handle)
-    try:
+    with replacing(path) as temporary:
         save_file({name: t.detach().cpu().contiguous() for name, t in tensors.items()}, temporary, metadata=header)
-        os.replace(temporary, path)
-    finally:
-        Path(temporary).unlink(missing_ok=True)
     return path
 
 
