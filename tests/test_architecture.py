@@ -11,15 +11,15 @@ import gromap
 
 ROOT = Path(gromap.__file__).parent
 ROOMS = [  # from the ground up; a file may import from rooms below its own
-    ["engine.score", "engine.kernels", "engine.replay", "files", "mesh.mesh", "mesh.texture", "mesh.formats"],
-    ["engine.tiles", "engine.triton", "engine.truncation", "mesh.formats.polygons"],
+    ["engine.score", "engine.kernels", "engine.replay", "files", "mesh.mesh", "mesh.formats"],
+    ["engine.tiles", "engine.triton", "engine.truncation", "mesh.texture", "mesh.formats.polygons"],
     ["engine", "_check", "mesh.formats.gltf", "mesh.formats.obj", "mesh.formats.plain", "mesh.formats.ply", "mesh.formats.vtk"],
-    ["costs", "measure", "mesh.io", "mesh.clean"],
+    ["costs", "measure", "mesh.io", "mesh.clean", "mesh.geodesic"],
     ["mesh"],
     ["datasets"],
     ["embedding", "sinkhorn", "objective", "plan"],
     ["space", "solution", "report", "report.figures"],
-    ["solvers.loop", "report.landscape"],
+    ["solvers.loop", "report.landscape", "mesh.transfer", "mesh.quality"],
     ["solvers.cnt"],
     ["solvers.kernel", "solvers.multiscale"],
     ["solvers", "search", "chirality"],

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from gromap.mesh import Mesh, MeshError, read_mesh, write_mesh
-from gromap.mesh.formats.gltf import split
+from gromap.mesh.texture import split
 
 SQUARE = np.array([[0, 0, 0], [1, 0, 0], [1, 1, 0], [0, 1, 0]], np.float32)
 

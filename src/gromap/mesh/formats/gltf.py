@@ -10,7 +10,7 @@ import numpy as np
 
 from gromap.mesh.formats.polygons import bytes_of, rgb
 from gromap.mesh.mesh import Mesh
-from gromap.mesh.texture import atlas
+from gromap.mesh.texture import atlas, split
 
 
 def read(path: Path) -> Mesh:
@@ -100,27 +100,6 @@ def write(mesh: Mesh, path: Path) -> None:
     out = io.BytesIO()
     trimesh.Scene(shape).export(out, file_type="glb")
     path.write_bytes(out.getvalue())
-
-
-def split(mesh: Mesh) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """One vertex for each place in the texture: the old vertex of each, (N',), the faces, and the places, (N', 2).
-
-    The first N are the vertices as they were; copies follow.
-
-    >>> uv = np.array([[[0, 0], [1, 0], [1, 1]], [[0, 0.5], [1, 1], [0, 1]]])
-    >>> split(Mesh(np.zeros((4, 3)), np.array([[0, 1, 2], [0, 2, 3]]), uv=uv))[0].tolist()
-    [0, 1, 2, 3, 0]
-    """
-    assert mesh.uv is not None
-    n, corner, place = len(mesh.vertices), mesh.faces.reshape(-1), mesh.uv.reshape(-1, 2)
-    wedges, first, index = np.unique(np.column_stack([corner, place]), axis=0, return_index=True, return_inverse=True)
-    owner = wedges[:, 0].astype(np.int64)
-    leads = np.r_[True, owner[1:] != owner[:-1]]  # the first wedge of each vertex keeps its number
-    number = np.where(leads, owner, n + np.cumsum(~leads) - 1)
-    original = np.concatenate([np.arange(n), owner[~leads]])
-    uv = np.zeros((len(original), 2))
-    uv[number] = place[first]
-    return original, number[index].reshape(-1, 3), uv
 
 
 def _trimesh() -> Any:
