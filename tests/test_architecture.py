@@ -25,7 +25,7 @@ ROOMS = [  # from the ground up; a file may import from rooms below its own
     ["solvers", "search", "chirality"],
     ["progress", "prepare", "start"],
     ["solve"],
-    ["landscape"],
+    ["landscape", "pairwise"],
     [""],
     ["demo"],
 ]
