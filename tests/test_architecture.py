@@ -22,12 +22,18 @@ ROOMS = [  # from the ground up; a file may import from rooms below its own
     ["solvers.loop", "report.landscape", "mesh.transfer", "mesh.quality"],
     ["solvers.cnt"],
     ["solvers.kernel", "solvers.multiscale"],
-    ["solvers", "search", "chirality"],
+    ["solvers", "search", "chirality", "report.page"],
     ["progress", "prepare", "start"],
     ["solve"],
     ["landscape", "pairwise"],
     [""],
     ["demo"],
+    ["cli.folder", "cli.inputs", "cli.show"],
+    ["cli.match"],
+    ["cli.collection"],
+    ["cli.app"],
+    ["cli"],
+    ["cli.__main__"],
 ]
 FLOOR = {name: level for level, room in enumerate(ROOMS) for name in room}
 
