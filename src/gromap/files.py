@@ -28,7 +28,9 @@ def replacing(path: str | Path) -> Iterator[Path]:
         remedy = "create it" if not path.parent.is_dir() else "choose another one"
         raise type(error)(f"cannot write in the folder {path.parent} ({error.strerror}): {remedy}.") from error
     try:
+        mode = temporary.stat().st_mode
         yield temporary
+        temporary.chmod(mode)  # what the umask gave; some writers are stricter
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)

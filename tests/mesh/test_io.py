@@ -349,6 +349,25 @@ def test_truncated_files_are_refused(tmp_path, kind, cut):
         read_mesh(path)
 
 
+@pytest.mark.parametrize("kind", ["ply", "obj", "off", "stl", "glb", "npy", "csv"])
+def test_damaged_files_are_read_or_refused(tmp_path, kind):
+    """Bytes changed, lost or added anywhere: a mesh, or one line that names the file; nothing else."""
+    mesh = ragged() if kind not in ("npy", "csv") else Mesh(ragged().vertices, np.zeros((0, 3), int))
+    path, rng = tmp_path / f"mesh.{kind}", np.random.default_rng(0)
+    whole = write_mesh(mesh, path).read_bytes()
+    refused = 0
+    for _ in range(60):
+        at, some = int(rng.integers(min(len(whole), 500))), rng.integers(0, 256, 6, dtype=np.uint8).tobytes()
+        swap = [whole[at + 6 :], whole[at:], b""][rng.integers(3)]
+        path.write_bytes(whole[:at] + (some if rng.random() < 0.7 else b"99999999") + swap)
+        try:
+            read_mesh(path)
+        except MeshError as error:
+            assert str(error).startswith(str(path))  # noqa: PT017
+            refused += 1
+    assert refused > 10
+
+
 def test_missing_files_and_folders(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"there is no file .*nothing\.ply: check its name"):
         read_mesh(tmp_path / "nothing.ply")

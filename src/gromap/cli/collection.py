@@ -69,11 +69,12 @@ def pairwise(
     with show.stage("read the shapes"):
         meshes = [inputs.read(path) for path in paths]
     where = inputs.device(device, min(len(mesh.vertices) for mesh in meshes))
+    costs = inputs.costs(cost, meshes)
     with show.stage("embed the shapes") as tell:
         spaces = []
-        for k, mesh in enumerate(meshes):
+        for k, (mesh, base) in enumerate(zip(meshes, costs, strict=True)):
             tell(f"{k + 1} of {len(meshes)}, {mesh.name}")
-            spaces.append(inputs.space(mesh, inputs.costs(cost, (mesh, mesh))[0], dim, seed, where))
+            spaces.append(inputs.space(mesh, base, dim, seed, where))
     kept = place / "pairwise.safetensors"
     if force:
         kept.unlink(missing_ok=True)

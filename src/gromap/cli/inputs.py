@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,19 +24,17 @@ def read(path: Path) -> Mesh:
     return replace(mesh, vertices=mesh.vertices.astype(np.float32))
 
 
-def costs(text: str | None, meshes: tuple[Mesh, Mesh]) -> tuple[Any, Any]:
-    """ "geodesic", a name, "power:0.5", or two of them with a comma; None: geodesic where there are faces."""
-    if text is None:
-        names = ["geodesic" if len(mesh.faces) else "euclidean" for mesh in meshes]
-        names = names if names[0] == names[1] else ["euclidean", "euclidean"]
-    else:
-        names = text.split(",") if "," in text else [text, text]
-    if len(names) != 2:
-        raise ValueError(f"--cost is one cost, or two with a comma between them, got {text!r}.")
+def costs(text: str | None, meshes: Sequence[Mesh]) -> list[Any]:
+    """ "geodesic", a name, "power:0.5", for all or, with commas, for each; None: geodesic if all have faces."""
+    names = text.split(",") if text else ["geodesic" if all(len(mesh.faces) for mesh in meshes) else "euclidean"]
+    if len(names) == 1:
+        names *= len(meshes)
+    if len(names) != len(meshes):
+        raise ValueError(f"--cost is one cost for all {len(meshes)} shapes, or one for each with commas between, got {text!r}.")
     for name, mesh in zip(names, meshes, strict=True):
         if name == "geodesic" and not len(mesh.faces):
             raise ValueError(f"{mesh.name} is a cloud, which has no geodesics: use --cost euclidean.")
-    return _cost(names[0]), _cost(names[1])
+    return [_cost(name) for name in names]
 
 
 def _cost(name: str) -> Any:

@@ -56,7 +56,7 @@ def coloured(target: Mesh, source: Mesh, plan: Plan) -> Mesh:
     return replace(target, colours=push(replace(plan, numpy=True), source.colours).clip(0, 1))
 
 
-def sharpen(plan: Plan, factor: float = 10.0, steps: int = 1000, tol: float = 1e-2) -> Plan:
+def sharpen(plan: Plan, factor: float = 4.0, steps: int = 1000, tol: float = 1e-2) -> Plan:
     """The plan of the same linear map at a temperature so many times lower: nearly a map, for textures.
 
     The temperature falls as ε_n = ε_0 / √n (Chizat 2024), as in the paper's last step; then at most `steps` steps are

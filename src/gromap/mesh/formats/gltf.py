@@ -18,8 +18,6 @@ def read(path: Path) -> Mesh:
     trimesh = _trimesh()
     try:
         scene = trimesh.load_scene(path, process=False)
-    except (MemoryError, ImportError):
-        raise
     except Exception as error:  # trimesh lets whatever went wrong through
         raise ValueError(f"trimesh cannot read it ({type(error).__name__}: {error})") from error
     parts, order = [], list(scene.geometry)

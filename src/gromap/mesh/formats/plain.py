@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from tokenize import TokenError
 
 import numpy as np
 
@@ -35,7 +36,8 @@ def read_off(path: Path) -> Mesh:
     colours = None
     if n and all(len(row) >= 6 for row in rows):
         whole = all("." not in word for row in rows for word in row[3:6])
-        colours = rgb(np.array([row[3:6] for row in rows], np.float64).astype(np.uint8 if whole else np.float64))
+        values = np.array([row[3:6] for row in rows], np.float64)
+        colours = rgb(values / 255 if whole else values)
     return Mesh(vertices, flat[fan(counts)], colours)
 
 
@@ -85,7 +87,10 @@ def write_stl(mesh: Mesh, path: Path) -> None:
 
 def read_npy(path: Path) -> Mesh:
     """Points, (N, d)."""
-    points = np.array(np.load(path, mmap_mode="r", allow_pickle=False))
+    try:
+        points = np.array(np.load(path, mmap_mode="r", allow_pickle=False))
+    except TokenError as error:  # of a broken header
+        raise ValueError("its header is broken") from error
     if points.ndim != 2 or points.dtype.kind not in "biuf" or not points.shape[1]:
         raise ValueError(f"points are an (N, d) array of numbers, it holds {points.dtype} of shape {points.shape}")
     return _cloud(points if points.dtype in (np.float32, np.float64) else points.astype(np.float64))

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gromap.mesh.formats.polygons import bytes_of, fan, rgb
+from gromap.mesh.formats.polygons import bytes_of, fan, parsed, rgb
 from gromap.mesh.mesh import Mesh
 from gromap.mesh.texture import load_image
 
@@ -167,9 +167,9 @@ def _ascii(body: bytes, elements: list[Element]) -> dict[str, dict[str, Column]]
         if element.count * width > len(words) - at:
             raise ValueError(f"its header announces {element.count} times '{element.name}', the file holds less")
         if not any(size for *_, size in element.properties):
-            table = np.array(words[at : at + element.count * width], dtype=np.float64).reshape(element.count, width)
-            columns[element.name] = {name: table[:, k].astype(kinds[name]) for k, name in enumerate(kinds)}
-            at += element.count * width
+            end = at + element.count * width
+            columns[element.name] = {name: parsed(words[at + k : end : width], kinds[name]) for k, name in enumerate(kinds)}
+            at = end
             continue
         found: dict[str, list[np.ndarray]] = {name: [] for name in kinds}
         for _ in range(element.count):
@@ -179,7 +179,7 @@ def _ascii(body: bytes, elements: list[Element]) -> dict[str, dict[str, Column]]
                     number, at = int(words[at]), at + 1
                 if number < 0 or at + number > len(words):
                     raise ValueError(f"it ends inside '{element.name}'")
-                found[name].append(np.array(words[at : at + number], dtype=np.float64).astype(kind))
+                found[name].append(parsed(words[at : at + number], kind))
                 at += number
         columns[element.name] = {name: _joined(found[name], size) for name, _, size in element.properties}
     return columns

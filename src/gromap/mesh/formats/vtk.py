@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from gromap.mesh.formats.polygons import fan, rgb
+from gromap.mesh.formats.polygons import fan, parsed, rgb
 from gromap.mesh.mesh import Mesh
 
 LEGACY = {"unsigned_char": "u1", "char": "i1", "unsigned_short": "u2", "short": "i2", "unsigned_int": "u4", "int": "i4"}
@@ -105,10 +105,12 @@ class _Cursor:
             self.at = end + 1
         if len(words) != count:
             raise ValueError(f"it announces {count} numbers and {len(words)} were found")
-        return np.array(words, np.float64).astype(kind)
+        return parsed(words, kind)
 
     def cells(self, n: int, size: int) -> tuple[np.ndarray, np.ndarray]:
         """How many corners each has, and all of them: as (count, corners...)*, or as offsets and corners (VTK 5)."""
+        if not 0 <= n <= size + 1:
+            raise ValueError(f"it announces {n} faces with {size} numbers in all")
         here = self.at
         if self.line().upper().startswith("OFFSETS"):
             self.at = here
@@ -178,7 +180,7 @@ class _Arrays:
             return np.zeros(0)
         kind = np.dtype(self.order + XML[array.get("type", "")])
         if array.get("format") == "ascii":
-            return np.array((array.text or "").split(), np.float64).astype(kind.newbyteorder("="))
+            return parsed((array.text or "").split(), kind.str[1:])
         if array.get("format") == "appended":
             body, encoded = self.appended[int(array.get("offset", 0)) :], self.encoded
         else:
