@@ -35,7 +35,7 @@ def shapes(tmp_path_factory) -> Path:
     folder, pair = tmp_path_factory.mktemp("shapes"), humans()
     small = []
     for mesh, name in ((pair.source, "man.ply"), (pair.target, "runner.obj")):
-        vertices, faces = simplify(mesh.vertices, mesh.faces.astype(np.int32), target_reduction=0.85)
+        vertices, faces = simplify(mesh.vertices, mesh.faces.astype(np.int32), target_reduction=0.85, agg=3)  # manifold
         small.append(Mesh(np.asarray(vertices, np.float32), np.asarray(faces, np.int64)))
         write_mesh(small[-1], folder / name)
     at = KDTree(pair.source.vertices).query(small[0].vertices)[1]
@@ -269,7 +269,8 @@ def test_mistakes_get_one_line(shapes, tmp_path, capsys):
     assert "2 whole numbers per line, counted from 0" in with_("--landmarks", tmp_path / "bad.txt", "--cost", "euclidean")
     assert "out of range" in with_("--landmarks", tmp_path / "pairs.txt", "--cost", "euclidean")
     assert "no file" in with_("--landmarks", tmp_path / "none.txt")
-    assert "must give each of the" in with_("--truth", tmp_path / "map.txt")
+    assert "truth 0 must give each of the" in with_("--truth", tmp_path / "map.txt")
+    assert "truth 1 must give" in with_("--truth", shapes / "direct.txt", "--truth", tmp_path / "map.txt")
     assert "give meshes with faces" in refused(capsys, "match", man, shapes / "flat.npy", "--truth", tmp_path / "map.txt")
     assert "colours, texture or a .npy file" in with_("--transfer", "smell")
     assert "finite numbers, one for each source vertex" in with_("--transfer", tmp_path / "short.npy")

@@ -97,7 +97,7 @@ def small() -> Mesh:
     from fast_simplification import simplify
 
     mesh = humans().source
-    vertices, faces = simplify(mesh.vertices, mesh.faces.astype(np.int32), target_reduction=0.8)
+    vertices, faces = simplify(mesh.vertices, mesh.faces.astype(np.int32), target_reduction=0.8, agg=3)
     return Mesh(np.asarray(vertices, np.float64), np.asarray(faces, np.int64))
 
 

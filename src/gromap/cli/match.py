@@ -45,8 +45,8 @@ def match(paths: tuple[Path, Path], out: Path | None, options: Options, show: Sh
     given = Transfer.read(options.transfer, source, target)
     if truths and not (len(source.faces) and len(target.faces)):
         raise ValueError("--truth measures along the surface, and a cloud has none: give meshes with faces.")
-    for truth in truths:
-        quality(truth, source, target)  # refuses what is not a map, before the long work
+    if truths:  # refuse what is not a map, and meshes without geodesics, before the long work
+        quality(np.zeros(n, np.int64), source, target, truths, samples=1)
     names = ["result.safetensors", "map.txt", "map_21.txt", *given.files, "report.html", "report.json"]
     place = folder.ready(out or Path(f"{source.name}-{target.name}"), names, options.force)
 
