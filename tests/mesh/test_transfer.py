@@ -156,6 +156,17 @@ def test_two_charts_never_mix(small):
     assert np.quantile(error, 0.99) < 0.03
 
 
+def test_a_vertex_without_mass_has_a_place_too(small):
+    source = with_texture(small, "spherical")
+    copy, plan, _ = blurred_copy(small, 1e-3)
+    v = plan.v.clone()
+    v[::7] = -torch.inf
+    whole, holed = textured(copy, source, plan), textured(copy, source, replace(plan, v=v, b=v.exp()))
+    assert whole.uv is not None
+    assert holed.uv is not None
+    assert circular(holed.uv - whole.uv).max() < 1e-6
+
+
 def test_textures_need_faces(small):
     copy, plan, _ = blurred_copy(small, 0.01)
     with pytest.raises(ValueError, match="the target is a cloud"):

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from scipy.spatial import KDTree
 
-from gromap.engine import whole
+from gromap.engine import lse, whole
 from gromap.mesh.clean import components
 from gromap.mesh.mesh import Mesh
 from gromap.mesh.texture import checkerboard, split, with_texture
@@ -106,10 +106,10 @@ def _across_cuts(target: Mesh, source: Mesh, plan: Plan, original: np.ndarray, f
     np.maximum.at(high, chart, uv)
     extent = (high - low).max(1).clip(1e-12)  # (charts,)
     wedges = _table(original, len(source.vertices))  # (N, K)
-    near = plan.T.sparse(min(TOP, plan.shape[0]))
+    score = whole(plan.score.mT)
+    near = Plan(score, -lse(score, plan.u), plan.u, plan.b, plan.a).sparse(min(TOP, plan.shape[0]))  # rows sum to at most 1
     senders = near.indices.reshape(len(target.vertices), -1)  # (M, k)
     shares = np.asarray(near.data, np.float64).reshape(senders.shape)
-    shares /= shares.sum(1, keepdims=True).clip(np.finfo(np.float64).tiny)
     best = np.take_along_axis(senders, shares.argmax(1)[:, None], 1)[:, 0]
 
     def apart(one: np.ndarray, other: np.ndarray) -> np.ndarray:
