@@ -11,23 +11,31 @@ import gromap
 
 ROOT = Path(gromap.__file__).parent
 ROOMS = [  # from the ground up; a file may import from rooms below its own
-    ["engine.score", "engine.kernels", "mesh.mesh"],
-    ["engine.tiles", "engine.triton", "engine.truncation"],
+    ["engine.score", "engine.kernels", "files", "mesh.mesh", "mesh.exact", "mesh.formats"],
+    ["engine.tiles", "engine.triton", "engine.truncation", "mesh.texture", "mesh.formats.polygons"],
     ["engine.backend"],
     ["engine.replay"],
-    ["engine", "_check", "mesh"],
-    ["costs", "measure", "datasets", "files"],
+    ["engine", "_check", "mesh.formats.gltf", "mesh.formats.obj", "mesh.formats.plain", "mesh.formats.ply", "mesh.formats.vtk"],
+    ["costs", "measure", "mesh.io", "mesh.clean", "mesh.geodesic"],
+    ["mesh"],
+    ["datasets", "mesh.embedding"],
     ["embedding", "sinkhorn", "objective", "plan"],
     ["space", "solution", "report", "report.figures", "report.pose", "report.payload"],
-    ["solvers.loop", "report.landscape", "report.paint"],
+    ["solvers.loop", "report.landscape", "report.paint", "mesh.transfer", "mesh.quality"],
     ["solvers.cnt", "report.charts"],
     ["solvers.kernel", "solvers.multiscale", "report.panel"],
     ["solvers", "search", "chirality", "report.page"],
     ["progress", "prepare", "start"],
     ["solve"],
-    ["landscape"],
+    ["landscape", "pairwise"],
     [""],
     ["demo"],
+    ["cli.folder", "cli.inputs", "cli.show"],
+    ["cli.match"],
+    ["cli.collection"],
+    ["cli.app"],
+    ["cli"],
+    ["cli.__main__"],
 ]
 FLOOR = {name: level for level, room in enumerate(ROOMS) for name in room}
 

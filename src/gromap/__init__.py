@@ -3,6 +3,7 @@
 from gromap.costs import Custom, Exponential, Gaussian, Hyperbolic, Power, Precomputed, Spherical, Tree
 from gromap.embedding import KernelPCA, Nystrom
 from gromap.landscape import Landscape, landscape
+from gromap.pairwise import pairwise
 from gromap.plan import Plan
 from gromap.search import Landmarks, Search, landmarks
 from gromap.sinkhorn import Annealing, Sinkhorn
@@ -43,5 +44,6 @@ __all__ = [
     "landmarks",
     "landscape",
     "load",
+    "pairwise",
     "solve",
 ]

@@ -1,10 +1,10 @@
-"""Result files: tensors and plain facts in one .safetensors file, written whole or not at all."""
+"""Files that are written whole or not at all; result files, tensors and plain facts in one .safetensors file."""
 
 from __future__ import annotations
 
 import json
 import os
-import tempfile
+import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,16 +18,26 @@ T = TypeVar("T")
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    """A place to write to; what is there then moves to `path`, so that an interruption leaves the old file, or none."""
-    with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as folder:
-        temporary = Path(folder) / path.name
+def replacing(path: str | Path) -> Iterator[Path]:
+    """A new file beside `path` that takes its place at the end, so that an interruption leaves the old file, or none."""
+    path = Path(path)
+    temporary = path.with_name(f"{path.name}.{secrets.token_hex(4)}.part")
+    try:
+        os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+    except OSError as error:
+        remedy = "create it" if not path.parent.is_dir() else "choose another one"
+        raise type(error)(f"cannot write in the folder {path.parent} ({error.strerror}): {remedy}.") from error
+    try:
+        mode = temporary.stat().st_mode
         yield temporary
+        temporary.chmod(mode)  # what the umask gave; some writers are stricter
         os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def write(path: str | Path, kind: str, tensors: dict[str, Tensor], facts: dict[str, Any]) -> Path:
-    """Tensors and facts to one file, whole or not at all."""
+    """Write tensors and facts; `read` gives them back."""
     from safetensors.torch import save_file
 
     path = Path(path)

@@ -1,5 +1,10 @@
-"""Triangle meshes: reading and writing, geodesic spaces, transfer and quality of a map."""
+"""Triangle meshes and clouds: reading and writing, cleaning and sampling.
 
+`gromap.mesh.transfer` carries colours, labels and textures along a plan; `gromap.mesh.quality` measures a map.
+"""
+
+from gromap.mesh.clean import Cleaned, Sample, clean, sample
+from gromap.mesh.io import MeshError, read_mesh, write_mesh
 from gromap.mesh.mesh import Mesh
 
-__all__ = ["Mesh"]
+__all__ = ["Cleaned", "Mesh", "MeshError", "Sample", "clean", "read_mesh", "sample", "write_mesh"]

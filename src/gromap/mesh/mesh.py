@@ -9,14 +9,14 @@ import numpy as np
 
 @dataclass(frozen=True, eq=False)
 class Mesh:
-    """Vertices and triangles, counter-clockwise seen from outside; a cloud has no faces.
+    """Vertices and triangles, counter-clockwise seen from outside; a cloud has no faces, and may have any dimension.
 
     >>> square = Mesh(np.array([[0, 0, 0], [1, 0, 0], [1, 1, 0], [0, 1, 0]]), np.array([[0, 1, 2], [0, 2, 3]]))
     >>> square, square.area
     (Mesh(4 vertices, 2 faces), 1.0)
     """
 
-    vertices: np.ndarray  #: (N, 3)
+    vertices: np.ndarray  #: (N, 3), or (N, d) for a cloud
     faces: np.ndarray  #: (F, 3) indices of the corners
     colours: np.ndarray | None = None  #: (N, 3) rgb in [0, 1]
     uv: np.ndarray | None = None  #: (F, 3, 2) a place in the texture for each corner, (0, 0) at its lower left
@@ -29,6 +29,8 @@ class Mesh:
 
     def face_normals(self) -> np.ndarray:
         """Outward normals, as long as twice the area of their face.  (F, 3), float64"""
+        if not len(self.faces):
+            return np.zeros((0, 3))
         p, q, r = np.moveaxis(self.vertices[self.faces].astype(np.float64), 1, 0)
         return np.cross(q - p, r - p)
 

@@ -1,0 +1,7 @@
+"""python -m gromap.cli"""
+
+import sys
+
+from gromap.cli import main
+
+sys.exit(main())

@@ -1,0 +1,192 @@
+"""The commands and their options."""
+
+from __future__ import annotations
+
+import json
+import webbrowser
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+import gromap
+from gromap import demo as shipped
+from gromap.cli import collection
+from gromap.cli import match as matching
+from gromap.cli.show import Show
+
+UsageMistake: Any = typer.BadParameter.__mro__[2]  # click's ClickException, wherever typer keeps click
+app = typer.Typer(
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+A = Annotated[Path, typer.Argument(metavar="A", help="The source: .ply .obj .off .stl .glb .vtk .vtp .npy .xyz .csv")]
+B = Annotated[Path, typer.Argument(metavar="B", help="The target, in any of these formats.")]
+Cost = Annotated[
+    str | None,
+    typer.Option(
+        help="geodesic, euclidean, sqeuclidean, power:0.5, gaussian:0.3, ...; two with a comma are for A and for B. "
+        "By default geodesic for two meshes, else euclidean."
+    ),
+]
+Epsilon = Annotated[float, typer.Option(help="Blur of the coupling, for shapes of radius 1; smaller is sharper and slower.")]
+Dim = Annotated[int | None, typer.Option(min=1, help="Axes of the embedding; by default 20.")]
+Out = Annotated[Path | None, typer.Option(metavar="FOLDER", help="Folder for the results; by default named after the shapes.")]
+Seed = Annotated[int, typer.Option(help="For the random starts.")]
+Device = Annotated[str | None, typer.Option(help="cpu or cuda; by default a GPU for large shapes, if there is one.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace results that are there.")]
+Json = Annotated[bool, typer.Option("--json", help="Print report.json, and nothing else, to stdout.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.")]
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"gromap {gromap.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False,
+) -> None:
+    """Match shapes and point clouds by Gromov-Wasserstein.
+
+    \b
+    gromap match dog_0.ply dog_1.ply          # maps, coloured meshes and a page to look at
+    gromap match a.obj b.ply --transfer texture --landmarks pairs.txt
+    gromap landscape dog_0.ply dog_1.ply      # all the ways they match
+    gromap pairwise bones/                    # a matrix of distances
+    """
+
+
+@app.command()
+def match(
+    a: A,
+    b: B,
+    cost: Cost = None,
+    epsilon: Epsilon = 1e-3,
+    dim: Dim = None,
+    landmarks: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Pairs that belong together, two indices per line, from 0.")
+    ] = None,
+    starts: Annotated[int, typer.Option(min=0, help="Random starts of the global search.")] = 100,
+    transfer: Annotated[
+        str, typer.Option(help="What to carry over: colours, texture, or a .npy file, floats or labels, one per vertex of A.")
+    ] = "colours",
+    out: Out = None,
+    truth: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="FILE", help="The true map, one index per line; give a second one if B is symmetric."),
+    ] = None,
+    seed: Seed = 0,
+    device: Device = None,
+    force: Force = False,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Match A to B, and show what goes where.
+
+    \b
+    gromap match dog_0.ply dog_1.ply
+    gromap match dog_0.ply dog_1.ply --cost power:0.5 --epsilon 3e-4 --out dogs
+    gromap match a.obj b.ply --transfer texture --landmarks pairs.txt
+    gromap match a.off b.off --truth map.txt --truth mirrored.txt --json
+
+    \b
+    map.txt, map_21.txt      for each vertex of A one of B, and back; one index per line, from 0
+    source.*, target.*       both shapes in matching colours (PLY) or texture (GLB)
+    report.html              both shapes to turn around, and how the match was found
+    report.json              all numbers
+    result.safetensors       everything, for gromap.load
+    """
+    wanted = matching.Options(cost, epsilon, dim, landmarks, starts, transfer, tuple(truth or ()), seed, device, force)
+    _tell(matching.match((a, b), out, wanted, Show(quiet)), as_json, quiet)
+
+
+@app.command()
+def landscape(
+    a: A,
+    b: B,
+    cost: Cost = None,
+    epsilon: Epsilon = 1e-3,
+    dim: Dim = None,
+    starts: Annotated[int, typer.Option(min=1, help="Random starts.")] = 500,
+    out: Out = None,
+    seed: Seed = 0,
+    device: Device = None,
+    force: Force = False,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Find all the ways in which A matches B: the minima, and how many starts end at each.
+
+    \b
+    gromap landscape dog_0.ply dog_1.ply --starts 200
+    """
+    wanted = cost, epsilon, dim, starts, seed, device, force
+    _tell(collection.landscape((a, b), out, *wanted, Show(quiet)), as_json, quiet)
+
+
+@app.command()
+def pairwise(
+    folder: Annotated[
+        Path, typer.Argument(metavar="FOLDER", help="All shapes in it are compared, in the order of their names.")
+    ],
+    cost: Cost = None,
+    epsilon: Epsilon = 1e-3,
+    dim: Dim = None,
+    debias: Annotated[bool, typer.Option(help="Take the self terms away, so that equal shapes are at 0.")] = True,
+    jobs: Annotated[int, typer.Option(help="Processes; -1 is one per core.")] = 1,
+    out: Out = None,
+    seed: Seed = 0,
+    device: Device = None,
+    force: Force = False,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Compare all shapes of a folder: a symmetric matrix of GW values, of which the root is a distance.
+
+    Interrupted, it goes on where it was when called again.
+
+    \b
+    gromap pairwise bones/ --jobs -1
+    """
+    wanted = cost, epsilon, dim, debias, jobs, seed, device, force
+    _tell(collection.pairwise(folder, out, *wanted, Show(quiet)), as_json, quiet)
+
+
+@app.command()
+def view(
+    result: Annotated[Path, typer.Argument(metavar="RESULT", help="The folder of a match, or a file in it.")],
+    browser: Annotated[bool, typer.Option(help="Open it, or only print where it is.")] = True,
+) -> None:
+    """Open the report of a match in a browser.
+
+    \b
+    gromap view dog_0-dog_1
+    """
+    if not result.exists():
+        raise FileNotFoundError(f"there is no {result}: check its name.")
+    page = result if result.suffix == ".html" else (result if result.is_dir() else result.parent) / "report.html"
+    if not page.is_file():
+        raise FileNotFoundError(f"there is no report {page}: run `gromap match` again.")
+    typer.echo(str(page.resolve()))
+    if browser and not webbrowser.open(page.resolve().as_uri()):
+        raise OSError(f"no browser could be opened: open {page.resolve()} by hand.")
+
+
+@app.command()
+def demo(picture: Annotated[Path, typer.Argument(metavar="PICTURE", help="The PNG file to write.")] = Path("demo.png")) -> None:
+    """Match a standing man to a running one, who come with gromap, and draw the result."""
+    raise typer.Exit(shipped.main([str(picture)]))
+
+
+def _tell(facts: dict[str, Any], as_json: bool, quiet: bool) -> None:
+    text = facts.pop("text")
+    if as_json:
+        typer.echo(json.dumps(facts, indent=2))
+    elif not quiet:
+        typer.echo(text)

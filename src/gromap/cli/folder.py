@@ -1,0 +1,51 @@
+"""The folder of results: checked before the long work, nothing in it replaced unless forced, every file whole or not there."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gromap.files import replacing
+
+
+def ready(folder: Path, names: Iterable[str], force: bool) -> Path:
+    """The folder, made if need be, in which these files may be written."""
+    if folder.exists() and not folder.is_dir():
+        raise NotADirectoryError(f"{folder} is a file: choose another folder with --out.")
+    there = [name for name in names if (folder / name).exists()]
+    if there and not force:
+        raise FileExistsError(f"{folder} already has {', '.join(there)}: choose another --out, or --force to replace them.")
+    if any((folder / name).is_dir() for name in there):
+        raise IsADirectoryError(f"{folder} has a folder where {there[0]} would go: choose another --out.")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            return folder
+    except OSError as error:
+        raise type(error)(f"cannot write in the folder {folder} ({error.strerror}): choose another --out.") from error
+
+
+def write_text(path: Path, text: str) -> Path:
+    with replacing(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+    return path
+
+
+def write_json(path: Path, facts: dict[str, Any]) -> Path:
+    return write_text(path, json.dumps(facts, indent=2) + "\n")
+
+
+def write_map(path: Path, match: np.ndarray) -> Path:
+    """One index per line, counted from 0."""
+    return write_text(path, "\n".join(map(str, match.tolist())) + "\n")
+
+
+def write_array(path: Path, array: np.ndarray) -> Path:
+    with replacing(path) as temporary, temporary.open("wb") as file:
+        np.save(file, array)
+    return path

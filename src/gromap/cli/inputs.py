@@ -1,0 +1,90 @@
+"""What the user names on the command line: meshes, costs, landmarks, maps, devices."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+import gromap
+from gromap.costs import NAMES, Exponential, Gaussian, Power
+from gromap.mesh import Mesh, read_mesh
+from gromap.prepare import LARGE
+
+FAMILIES = {"power": Power, "gaussian": Gaussian, "exponential": Exponential}
+
+
+def read(path: Path) -> Mesh:
+    """A mesh in single precision, in which the command line computes."""
+    mesh = read_mesh(path)
+    return replace(mesh, vertices=mesh.vertices.astype(np.float32))
+
+
+def costs(text: str | None, meshes: Sequence[Mesh]) -> list[Any]:
+    """ "geodesic", a name, "power:0.5", for all or, with commas, for each; None: geodesic if all have faces."""
+    names = text.split(",") if text else ["geodesic" if all(len(mesh.faces) for mesh in meshes) else "euclidean"]
+    if len(names) == 1:
+        names *= len(meshes)
+    if len(names) != len(meshes):
+        raise ValueError(f"--cost is one cost for all {len(meshes)} shapes, or one for each with commas between, got {text!r}.")
+    for name, mesh in zip(names, meshes, strict=True):
+        if name == "geodesic" and not len(mesh.faces):
+            raise ValueError(f"{mesh.name} is a cloud, which has no geodesics: use --cost euclidean.")
+    return [_cost(name) for name in names]
+
+
+def _cost(name: str) -> Any:
+    family, colon, number = name.partition(":")
+    if colon and family in FAMILIES:
+        try:
+            return FAMILIES[family](float(number))
+        except ValueError as error:
+            raise ValueError(f"--cost {name}: {error}") from error
+    if name != "geodesic" and name not in NAMES:
+        known = ["geodesic", *NAMES, *(f"{family}:NUMBER" for family in FAMILIES)]
+        raise ValueError(f"unknown --cost {name!r}: use one of {', '.join(known)}.")
+    return name
+
+
+def space(mesh: Mesh, cost: Any, dim: int | None, seed: int, device: str) -> gromap.Space:
+    """The mesh as a space, weighted by the areas of its vertices; a cloud counts every point alike."""
+    if cost == "geodesic":
+        return gromap.Space.from_mesh(mesh, cost=cost, dim=dim, seed=seed, device=device)  # type: ignore[attr-defined]
+    weights = mesh.vertex_areas() if len(mesh.faces) else None
+    return gromap.Space(mesh.vertices, weights, cost, dim, seed=seed, device=device, name=mesh.name)
+
+
+def device(name: str | None, points: int) -> str:
+    """Where to compute; None: on a GPU, if there is one and the shapes are large."""
+    if name is None:
+        return "cuda" if torch.cuda.is_available() and points >= LARGE else "cpu"
+    try:
+        kind = torch.device(name).type
+    except RuntimeError as error:
+        raise ValueError(f"unknown --device {name!r}: use cpu, cuda or cuda:1.") from error
+    if kind not in ("cpu", "cuda") or (kind == "cuda" and not torch.cuda.is_available()):
+        raise ValueError(f"--device {name} is not there: use cpu.")
+    return name
+
+
+def integers(path: Path, what: str, columns: int) -> np.ndarray:
+    """Whole numbers in a text, CSV or NPY file.  (n, columns)"""
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no file {path} of {what}: check its name.")
+    try:
+        if path.suffix.lower() == ".npy":
+            array = np.load(path, allow_pickle=False)
+        else:
+            rows = [line.partition("#")[0].replace(",", " ").split() for line in path.read_text().splitlines()]
+            array = np.array([row for row in rows if row], dtype=np.float64)
+        array = array.reshape(len(array), -1)
+        if array.shape[1] != columns or not (array == array.astype(np.int64)).all():
+            raise ValueError(f"it has shape {array.shape}")
+    except (ValueError, EOFError) as error:
+        each = "one whole number" if columns == 1 else f"{columns} whole numbers"
+        raise ValueError(f"{path} is not a file of {what}, {each} per line, counted from 0: {error}.") from error
+    return array.astype(np.int64)

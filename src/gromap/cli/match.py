@@ -1,0 +1,183 @@
+"""`gromap match A B`: read, embed, solve, carry over, write."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import gromap
+from gromap.cli import folder, inputs
+from gromap.cli.show import Show, steps
+from gromap.mesh import Mesh, write_mesh
+from gromap.mesh.quality import Quality, quality
+from gromap.mesh.texture import with_texture
+from gromap.mesh.transfer import coloured, push, push_labels, sharpen, textured
+from gromap.report.figures import colour_field
+
+
+@dataclass(frozen=True)
+class Options:
+    cost: str | None
+    epsilon: float
+    dim: int | None
+    landmarks: Path | None
+    starts: int
+    transfer: str  #: "colours", "texture", or a .npy file
+    truths: tuple[Path, ...]
+    seed: int
+    device: str | None
+    force: bool
+
+
+def match(paths: tuple[Path, Path], out: Path | None, options: Options, show: Show) -> dict[str, Any]:
+    """What report.json holds."""
+    with show.stage("read the shapes"):
+        source, target = (inputs.read(path) for path in paths)
+    n, m = len(source.vertices), len(target.vertices)
+    costs, device = inputs.costs(options.cost, (source, target)), inputs.device(options.device, min(n, m))
+    init = gromap.Search(options.starts)
+    if options.landmarks:
+        init = gromap.landmarks(inputs.integers(options.landmarks, "landmarks", 2))
+    truths = [inputs.integers(path, "a true map", 1)[:, 0] for path in options.truths]
+    given = Transfer.read(options.transfer, source, target)
+    if truths and not (len(source.faces) and len(target.faces)):
+        raise ValueError("--truth measures along the surface, and a cloud has none: give meshes with faces.")
+    if truths:  # refuse what is not a map, and meshes without geodesics, before the long work
+        quality(np.zeros(n, np.int64), source, target, truths, samples=1)
+    names = ["result.safetensors", "map.txt", "map_21.txt", *given.files, "report.html", "report.json"]
+    place = folder.ready(out or Path(f"{source.name}-{target.name}"), names, options.force)
+
+    with show.stage("embed the shapes"):
+        spaces = [inputs.space(z, c, options.dim, options.seed, device) for z, c in zip((source, target), costs, strict=True)]
+        for one in spaces:
+            one.embedding  # noqa: B018 - computed here
+    with show.stage("match") as tell:
+        sol = gromap.solve(*spaces, epsilon=options.epsilon, init=init, seed=options.seed, callback=steps(tell))
+        sol.save(place / "result.safetensors")
+        folder.write_map(place / "map.txt", sol.p2p_12)
+        folder.write_map(place / "map_21.txt", sol.p2p_21)
+    measured = None
+    if truths:
+        with show.stage("measure the map"):
+            measured = quality(sol.p2p_12, source, target, truths, seed=options.seed)
+    with show.stage(f"carry the {given.what} over"):
+        dressed, values = given.carry(source, target, sol)
+        for mesh, file in zip(dressed, given.files, strict=False):
+            write_mesh(mesh, place / file, force=True)
+        if values is not None:
+            folder.write_array(place / given.files[-1], values)
+    settings = _settings(paths, options, device)
+    with show.stage("write the report"):
+        from gromap.report.page import write_report
+
+        write_report(
+            place / "report.html",
+            *dressed,
+            sol,
+            title=f"{source.name} to {target.name}",
+            labels=given.labels,
+            error=None if measured is None else _error(sol.p2p_12, truths[measured.truth or 0], target),
+            settings=settings,
+            force=True,
+        )
+    facts = _facts(sol, measured, settings) | {"seconds": show.seconds, "folder": str(place), "files": names}
+    folder.write_json(place / "report.json", facts)
+    return facts | {"text": "\n".join([str(sol), *([str(measured)] if measured else []), f"wrote {place / 'report.html'}"])}
+
+
+@dataclass(frozen=True, eq=False)
+class Transfer:
+    """What goes from the source to the target, and the files that show it."""
+
+    what: str
+    files: tuple[str, ...]
+    field: np.ndarray | None = None
+
+    @property
+    def labels(self) -> np.ndarray | None:
+        return self.field if self.field is not None and self.field.dtype.kind in "iu" else None
+
+    @classmethod
+    def read(cls, text: str, source: Mesh, target: Mesh) -> Transfer:
+        if text == "texture":
+            for mesh in (source, target):
+                if not len(mesh.faces):
+                    raise ValueError(f"{mesh.name} is a cloud, which has no faces to put a texture on: use --transfer colours.")
+            return cls("texture", ("source.glb", "target.glb"))
+        shapes = ("source.ply", "target.ply")
+        if text == "colours":
+            return cls("colours", shapes)
+        path, n = Path(text), len(source.vertices)
+        if path.suffix.lower() != ".npy":
+            raise ValueError(
+                f"--transfer is colours, texture or a .npy file with a value for each source vertex, got {text!r}."
+            )
+        if not path.is_file():
+            raise FileNotFoundError(f"there is no file {path} to carry over: check its name.")
+        values = np.load(path, allow_pickle=False)
+        if values.shape != (n,) or values.dtype.kind not in "biuf" or not np.isfinite(values).all():
+            raise ValueError(
+                f"{path} must hold {n} finite numbers, one for each source vertex; got {values.dtype} {values.shape}."
+            )
+        values = values.astype(np.int64) if values.dtype.kind in "bu" else values
+        return cls("labels" if values.dtype.kind == "i" else "field", (*shapes, "field_target.npy"), values)
+
+    def carry(self, source: Mesh, target: Mesh, sol: gromap.Solution) -> tuple[tuple[Mesh, Mesh], np.ndarray | None]:
+        """Both shapes as they look now, and the field on the target."""
+        if self.what == "texture":
+            source = source if source.uv is not None and source.texture is not None else with_texture(source)
+            return (source, textured(target, source, sharpen(sol.plan))), None
+        source, target = in_space(source), in_space(target)
+        if self.field is None:
+            source = source if source.colours is not None else replace(source, colours=colour_field(source.vertices))
+            return (source, coloured(target, source, sol.plan)), None
+        values = push_labels(sol.plan, self.field)[0] if self.what == "labels" else push(sol.plan, self.field)
+        low, high = self.field.min(), self.field.max()
+        shades = [shade((z - low) / max(high - low, 1e-300)) for z in (self.field, np.asarray(values))]
+        return (replace(source, colours=shades[0]), replace(target, colours=shades[1])), np.asarray(values)
+
+
+def shade(share: np.ndarray) -> np.ndarray:
+    """From blue over light grey to red.  (N, 3) in [0, 1]"""
+    stops = np.array([[0.23, 0.30, 0.75], [0.87, 0.87, 0.87], [0.71, 0.02, 0.15]])
+    return np.stack([np.interp(share, [0, 0.5, 1], stops[:, k]) for k in range(3)], 1)
+
+
+def in_space(mesh: Mesh) -> Mesh:
+    """Points in three dimensions, to be looked at: flat ones at height 0, of others the first three coordinates."""
+    flat = np.pad(mesh.vertices[:, :3], ((0, 0), (0, max(0, 3 - mesh.vertices.shape[1]))))
+    return replace(mesh, vertices=flat)
+
+
+def _error(match: np.ndarray, truth: np.ndarray, target: Mesh) -> np.ndarray:
+    """Straight distances, to colour all vertices by; the printed error is geodesic."""
+    return np.linalg.norm(target.vertices[match] - target.vertices[truth], axis=1) / np.sqrt(target.area)
+
+
+def _settings(paths: tuple[Path, Path], options: Options, device: str) -> dict[str, Any]:
+    return {
+        "source": str(paths[0]),
+        "target": str(paths[1]),
+        "cost": options.cost or "geodesic on meshes, euclidean on clouds",
+        "epsilon": options.epsilon,
+        "dim": options.dim or "20",
+        "landmarks": str(options.landmarks) if options.landmarks else "none",
+        "starts": options.starts,
+        "transfer": options.transfer,
+        "seed": options.seed,
+        "device": device,
+        "gromap": gromap.__version__,
+    }
+
+
+def _facts(sol: gromap.Solution, measured: Quality | None, settings: dict[str, Any]) -> dict[str, Any]:
+    facts: dict[str, Any] = {"settings": settings, "points": list(sol.plan.shape), "value": sol.value, "value_gw": sol.value_gw}
+    facts |= {"epsilon": sol.epsilon, "scale": list(sol.scale), "marginal_error": sol.plan.marginal_error}
+    facts |= {"converged": sol.converged, "status": sol.status.value, "info": sol.info}
+    if measured:
+        named = {"error": measured.error, "auc": measured.auc, "truth": measured.truth}
+        facts["quality"] = named | {"coverage": measured.coverage, "smoothness": measured.smoothness}
+    return facts

@@ -1,0 +1,160 @@
+"""What files often have too much of: repeated vertices and faces, faces without area, vertices without a face. And samples."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import scipy.sparse
+from scipy.sparse.csgraph import connected_components
+
+from gromap.mesh.mesh import Mesh
+
+
+@dataclass(frozen=True)
+class Report:
+    """What `clean` removed, and what is left to know."""
+
+    merged: int  #: vertices at exactly the place of an earlier one
+    unreferenced: int  #: vertices without a face, then
+    degenerate: int  #: faces without area
+    repeated: int  #: faces with the corners of an earlier one
+    components: int  #: connected pieces that are left
+    boundary: int  #: edges with one face that are left; 0 for a closed surface
+    crowded: int  #: edges with more than two faces that are left; 0 for a manifold
+
+    def __str__(self) -> str:
+        removed = [
+            f"{count} {what}"
+            for count, what in (
+                (self.merged, "vertices at the place of another"),
+                (self.unreferenced, "vertices without a face"),
+                (self.degenerate, "faces without area"),
+                (self.repeated, "repeated faces"),
+            )
+            if count
+        ]
+        shape = f"{self.components} component{'s' if self.components != 1 else ''}"
+        edges = f"{self.boundary} boundary edges" if self.boundary else "closed"
+        crowded = f", {self.crowded} edges with more than two faces" if self.crowded else ""
+        return f"removed {', '.join(removed) or 'nothing'}; {shape}, {edges}{crowded}"
+
+
+@dataclass(frozen=True, eq=False)
+class Cleaned:
+    mesh: Mesh
+    kept: np.ndarray  #: (n,) for each vertex that is left, which one of the old mesh it is
+    report: Report
+
+
+def clean(mesh: Mesh) -> Cleaned:
+    """Merge vertices at the same place, drop faces without area or said twice, then vertices without a face.
+
+    Order is kept, and of several vertices at one place the first, with its colour. Of a cloud only repeated points go.
+
+    >>> corners = np.array([[0, 0, 0], [1, 0, 0], [1, 1, 0], [0, 0, 0], [0, 1, 0.0]])
+    >>> cleaned = clean(Mesh(corners, np.array([[0, 1, 2], [3, 2, 4], [0, 3, 1]])))
+    >>> cleaned.mesh, cleaned.kept.tolist(), str(cleaned.report)
+    (Mesh(4 vertices, 2 faces), [0, 1, 2, 4], 'removed 1 vertices at the place of another, 1 faces without area;
+    1 component, 4 boundary edges')
+    """
+    n = len(mesh.vertices)
+    _, first, place = np.unique(mesh.vertices, axis=0, return_index=True, return_inverse=True)
+    same = first[place.reshape(-1)]  # (N,) the first vertex at the place of each
+    faces = same[mesh.faces]
+    flat = _flat(replace(mesh, faces=faces))
+    said = np.ones(len(faces), bool)
+    said[np.unique(np.sort(faces, 1), axis=0, return_index=True)[1]] = False
+    said &= ~flat
+    left = ~flat & ~said
+    faces = faces[left]
+    used = np.zeros(n, bool)
+    used[faces if len(mesh.faces) else same] = True
+    kept = np.flatnonzero(used)
+    new = np.cumsum(used) - 1
+    out = replace(
+        mesh,
+        vertices=mesh.vertices[kept],
+        faces=new[faces],
+        colours=None if mesh.colours is None else mesh.colours[kept],
+        uv=None if mesh.uv is None else mesh.uv[left],
+    )
+    merged = n - len(first)
+    edges = _edge_counts(out.faces)
+    return Cleaned(
+        out,
+        kept,
+        Report(
+            merged=merged,
+            unreferenced=n - merged - len(kept),
+            degenerate=int(flat.sum()),
+            repeated=int(said.sum()),
+            components=components(out)[0],
+            boundary=int((edges == 1).sum()),
+            crowded=int((edges > 2).sum()),
+        ),
+    )
+
+
+def components(mesh: Mesh) -> tuple[int, np.ndarray]:
+    """How many pieces are connected by faces, and the piece of each vertex, (N,); a cloud counts as one."""
+    n = len(mesh.vertices)
+    if not len(mesh.faces):
+        return 1, np.zeros(n, np.int64)
+    i, j = mesh.faces.reshape(-1), np.roll(mesh.faces, 1, 1).reshape(-1)
+    graph = scipy.sparse.coo_array((np.ones(len(i), bool), (i, j)), shape=(n, n))
+    count, piece = connected_components(graph, directed=False)
+    return int(count), piece
+
+
+def _flat(mesh: Mesh) -> np.ndarray:
+    """Faces lower than the rounding of their coordinates.  (F,) bool"""
+    corners = mesh.vertices[mesh.faces].astype(np.float64)
+    longest = ((corners - np.roll(corners, 1, 1)) ** 2).sum(2).max(1, initial=0.0)
+    precision = np.finfo(mesh.vertices.dtype if mesh.vertices.dtype.kind == "f" else np.float64).eps
+    return np.linalg.norm(mesh.face_normals(), axis=1) <= precision * longest
+
+
+def _edge_counts(faces: np.ndarray) -> np.ndarray:
+    edges = np.sort(np.concatenate([faces[:, [0, 1]], faces[:, [1, 2]], faces[:, [2, 0]]]), 1)
+    return np.unique(edges, axis=0, return_counts=True)[1]
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """Points of a surface, and where they come from: points = Σ_k weights_k vertices[corners_k]."""
+
+    points: np.ndarray  #: (n, d)
+    corners: np.ndarray  #: (n, 3) vertices of the face of each point; (n, 1) for a cloud, the vertex itself
+    weights: np.ndarray  #: (n, 3) or (n, 1), barycentric coordinates: they sum to one
+
+    def carry(self, values: np.ndarray) -> np.ndarray:
+        """Values at the vertices, (N, ...), to the points, (n, ...)."""
+        return np.einsum("nk,nk...->n...", self.weights, np.asarray(values)[self.corners])
+
+
+def sample(mesh: Mesh, n: int, seed: int = 0) -> Sample:
+    """n points drawn uniformly from the surface; from a cloud, n distinct points of it.
+
+    >>> triangle = Mesh(np.eye(3), np.array([[0, 1, 2]]))
+    >>> drawn = sample(triangle, 5)
+    >>> drawn.points.shape, np.allclose(drawn.carry(triangle.vertices), drawn.points), np.allclose(drawn.points.sum(1), 1)
+    ((5, 3), True, True)
+    """
+    rng = np.random.default_rng(seed)
+    if n < 1:
+        raise ValueError(f"sample needs n >= 1 points, got {n}.")
+    if not len(mesh.faces):
+        if n > len(mesh.vertices):
+            raise ValueError(f"the cloud has {len(mesh.vertices)} points, {n} distinct ones cannot be drawn: lower n.")
+        drawn = rng.permutation(len(mesh.vertices))[:n]
+        return Sample(mesh.vertices[drawn], drawn[:, None], np.ones((n, 1)))
+    areas = mesh.face_areas()
+    if not areas.sum() > 0:
+        raise ValueError("no face of the mesh has any area: nothing can be drawn from it.")
+    face = rng.choice(len(areas), n, p=areas / areas.sum())
+    u, v = np.sqrt(rng.random(n)), rng.random(n)
+    weights = np.stack([1 - u, u * (1 - v), u * v], 1)  # uniform in a triangle
+    corners = mesh.faces[face]
+    points = np.einsum("nk,nkd->nd", weights, mesh.vertices[corners])
+    return Sample(points.astype(np.result_type(mesh.vertices, np.float32)), corners, weights)

@@ -1,0 +1,206 @@
+"""PLY: ascii and binary of both byte orders; colours of the vertices, uv of the vertices or of the corners."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from gromap.mesh.formats.polygons import bytes_of, fan, parsed, rgb
+from gromap.mesh.mesh import Mesh
+from gromap.mesh.texture import load_image
+
+NUMBERS = {"char": "i1", "uchar": "u1", "short": "i2", "ushort": "u2", "int": "i4", "uint": "u4", "float": "f4", "double": "f8"}
+NUMBERS |= {"int8": "i1", "uint8": "u1", "int16": "i2", "uint16": "u2", "int32": "i4", "uint32": "u4"}
+NUMBERS |= {"float32": "f4", "float64": "f8"}
+ORDERS = {"binary_little_endian": "<", "binary_big_endian": ">", "ascii": ""}
+UV_NAMES = [("s", "t"), ("u", "v"), ("texture_u", "texture_v")]
+
+
+class Element(NamedTuple):
+    name: str
+    count: int
+    properties: list[tuple[str, str, str | None]]  # name, kind of number, kind of the length of a list
+
+
+class Lists(NamedTuple):
+    counts: np.ndarray  # (n,)
+    items: np.ndarray  # all lists, one after another
+
+
+Column = np.ndarray | Lists
+
+
+def read(path: Path) -> Mesh:
+    data = path.read_bytes()
+    order, elements, comments, begin = _header(data)
+    columns = _ascii(data[begin:], elements) if not order else _binary(data, begin, elements, order)
+    vertex = columns.get("vertex", {})
+    if not {"x", "y", "z"} <= vertex.keys():
+        raise ValueError("it has no vertices with x, y and z")
+    vertices = np.stack([np.asarray(vertex[name]) for name in "xyz"], 1)
+    if vertices.dtype.kind != "f":
+        vertices = vertices.astype(np.float64)
+    face = columns.get("face", {})
+    polygons = next((face[name] for name in ("vertex_indices", "vertex_index") if name in face), None)
+    corners = fan(polygons.counts) if isinstance(polygons, Lists) else np.zeros((0, 3), np.int64)
+    faces = polygons.items[corners].astype(np.int64) if isinstance(polygons, Lists) else corners
+    colours = None
+    if {"red", "green", "blue"} <= vertex.keys():
+        colours = rgb(np.stack([np.asarray(vertex[name]) for name in ("red", "green", "blue")], 1))
+    uv = None
+    for names in UV_NAMES:
+        if set(names) <= vertex.keys() and len(faces) and faces.max() < len(vertices) and faces.min() >= 0:
+            uv = np.stack([np.asarray(vertex[name], np.float64) for name in names], 1)[faces]
+    places = face.get("texcoord")
+    if isinstance(places, Lists) and isinstance(polygons, Lists) and (places.counts == 2 * polygons.counts).all():
+        uv = places.items.reshape(-1, 2)[corners].astype(np.float64)
+    image = next((text.split(None, 1)[1] for text in comments if text.startswith("TextureFile ")), None)
+    texture = load_image(path.parent / image) if image and uv is not None else None
+    return Mesh(vertices, faces, colours, uv, texture)
+
+
+def _header(data: bytes) -> tuple[str, list[Element], list[str], int]:
+    """The byte order ("" for ascii), the elements, the comments, and where the numbers begin."""
+    if not data.startswith(b"ply"):
+        raise ValueError("it does not start with 'ply'")
+    end = data.find(b"end_header")
+    begin = data.find(b"\n", end) + 1
+    if end < 0 or begin == 0:
+        raise ValueError("its header has no end")
+    order, elements, comments = None, [], []
+    for line in data[:end].decode("latin-1").splitlines()[1:]:
+        words = line.split()
+        match words:
+            case ["format", name, *_]:
+                order = ORDERS.get(name)
+            case ["comment" | "obj_info", *_]:
+                comments.append(line.split(None, 1)[1] if len(words) > 1 else "")
+            case ["element", name, count]:
+                elements.append(Element(name, int(count), []))
+            case ["property", "list", length, kind, name] if elements:
+                elements[-1].properties.append((name, NUMBERS[kind], NUMBERS[length]))
+            case ["property", kind, name] if elements:
+                elements[-1].properties.append((name, NUMBERS[kind], None))
+            case [_, *_]:
+                raise ValueError(f"its header has a line that makes no sense, {line!r}")
+    if order is None:
+        raise ValueError("its header names no known format")
+    if any(element.count < 0 for element in elements):
+        raise ValueError("its header announces a negative number of elements")
+    return order, elements, comments, begin
+
+
+def _binary(data: bytes, at: int, elements: list[Element], order: str) -> dict[str, dict[str, Column]]:
+    columns = {}
+    for element in elements:
+        kind = np.dtype(_fields(element, order, _first_lengths(data, at, element, order)))
+        if element.count * kind.itemsize <= len(data) - at:
+            table = np.frombuffer(data, kind, element.count, at)
+            if all((table[f"{name} length"] == table[name].shape[1]).all() for name, _, size in element.properties if size):
+                columns[element.name] = {name: _column(table, name, size) for name, _, size in element.properties}
+                at += element.count * kind.itemsize
+                continue
+        columns[element.name], at = _uneven(data, at, element, order)
+    return columns
+
+
+def _first_lengths(data: bytes, at: int, element: Element, order: str) -> list[int]:
+    """How long the lists of the first entry are: most files have lists of one length, which numpy reads at once."""
+    lengths = []
+    for _, kind, size in element.properties:
+        if size and element.count:
+            lengths.append(int(np.frombuffer(data, order + size, 1, at)[0]))
+            at += np.dtype(size).itemsize + max(lengths[-1], 0) * np.dtype(kind).itemsize
+        elif size:
+            lengths.append(0)
+        else:
+            at += np.dtype(kind).itemsize
+    return lengths
+
+
+def _fields(element: Element, order: str, lengths: list[int]) -> list[tuple]:
+    fields, left = [], iter(lengths)
+    for name, kind, size in element.properties:
+        if size:
+            fields += [(f"{name} length", order + size), (name, order + kind, (max(next(left), 0),))]
+        else:
+            fields.append((name, order + kind))
+    return fields
+
+
+def _column(table: np.ndarray, name: str, size: str | None) -> Column:
+    values = table[name].astype(table.dtype[name].base.newbyteorder("="))
+    return Lists(np.full(len(table), values.shape[1]), values.reshape(-1)) if size else values
+
+
+def _uneven(data: bytes, at: int, element: Element, order: str) -> tuple[dict[str, Column], int]:
+    """Entry by entry, for lists of several lengths."""
+    least = sum(np.dtype(size or kind).itemsize for _, kind, size in element.properties)
+    if element.count * least > len(data) - at:
+        raise ValueError(f"its header announces {element.count} times '{element.name}', the file holds less")
+    found: dict[str, list[np.ndarray]] = {name: [] for name, *_ in element.properties}
+    for _ in range(element.count):
+        for name, kind, size in element.properties:
+            number = 1
+            if size:
+                number, at = int(np.frombuffer(data, order + size, 1, at)[0]), at + np.dtype(size).itemsize
+            if number < 0 or at + number * np.dtype(kind).itemsize > len(data):
+                raise ValueError(f"it ends inside '{element.name}'")
+            found[name].append(np.frombuffer(data, order + kind, number, at))
+            at += number * np.dtype(kind).itemsize
+    return {name: _joined(found[name], size) for name, _, size in element.properties}, at
+
+
+def _joined(parts: list[np.ndarray], size: str | None) -> Column:
+    items = np.concatenate(parts) if parts else np.zeros(0)
+    items = items.astype(items.dtype.newbyteorder("="))
+    return Lists(np.array([len(part) for part in parts]), items) if size else items
+
+
+def _ascii(body: bytes, elements: list[Element]) -> dict[str, dict[str, Column]]:
+    words, at, columns = body.split(), 0, {}
+    for element in elements:
+        kinds = {name: kind for name, kind, _ in element.properties}
+        width = len(element.properties)
+        if element.count * width > len(words) - at:
+            raise ValueError(f"its header announces {element.count} times '{element.name}', the file holds less")
+        if not any(size for *_, size in element.properties):
+            end = at + element.count * width
+            columns[element.name] = {name: parsed(words[at + k : end : width], kinds[name]) for k, name in enumerate(kinds)}
+            at = end
+            continue
+        found: dict[str, list[np.ndarray]] = {name: [] for name in kinds}
+        for _ in range(element.count):
+            for name, kind, size in element.properties:
+                number = 1
+                if size:
+                    number, at = int(words[at]), at + 1
+                if number < 0 or at + number > len(words):
+                    raise ValueError(f"it ends inside '{element.name}'")
+                found[name].append(parsed(words[at : at + number], kind))
+                at += number
+        columns[element.name] = {name: _joined(found[name], size) for name, _, size in element.properties}
+    return columns
+
+
+def write(mesh: Mesh, path: Path) -> None:
+    """Binary, little endian; positions in their own precision, colours as bytes."""
+    kind = "f8" if mesh.vertices.dtype == np.float64 else "f4"
+    fields: list[tuple] = [(name, f"<{kind}") for name in "xyz"]
+    header = ["ply", "format binary_little_endian 1.0", f"element vertex {len(mesh.vertices)}"]
+    header += [f"property {'double' if kind == 'f8' else 'float'} {name}" for name in "xyz"]
+    if mesh.colours is not None:
+        fields += [(name, "u1") for name in ("red", "green", "blue")]
+        header += [f"property uchar {name}" for name in ("red", "green", "blue")]
+    table = np.zeros(len(mesh.vertices), fields)
+    for k, name in enumerate("xyz"):
+        table[name] = mesh.vertices[:, k]
+    if mesh.colours is not None:
+        for k, name in enumerate(("red", "green", "blue")):
+            table[name] = bytes_of(mesh.colours)[:, k]
+    polygons = np.zeros(len(mesh.faces), [("count", "u1"), ("corners", "<i4", (3,))])
+    polygons["count"], polygons["corners"] = 3, mesh.faces
+    header += [f"element face {len(mesh.faces)}", "property list uchar int vertex_indices", "end_header\n"]
+    path.write_bytes("\n".join(header).encode() + table.tobytes() + polygons.tobytes())

@@ -1,0 +1,229 @@
+"""VTK surfaces: legacy files (POLYDATA, ascii or binary) and VTP, with colours and places in a texture of the vertices."""
+
+from __future__ import annotations
+
+import base64
+import re
+import xml.etree.ElementTree as ET
+import zlib
+from pathlib import Path
+
+import numpy as np
+
+from gromap.mesh.formats.polygons import fan, parsed, rgb
+from gromap.mesh.mesh import Mesh
+
+LEGACY = {"unsigned_char": "u1", "char": "i1", "unsigned_short": "u2", "short": "i2", "unsigned_int": "u4", "int": "i4"}
+LEGACY |= {"unsigned_long": "u8", "long": "i8", "float": "f4", "double": "f8", "vtktypeint64": "i8", "vtkidtype": "i4"}
+XML = {"Int8": "i1", "UInt8": "u1", "Int16": "i2", "UInt16": "u2", "Int32": "i4", "UInt32": "u4"}
+XML |= {"Int64": "i8", "UInt64": "u8", "Float32": "f4", "Float64": "f8"}
+DEFLATE = 1032  # zlib never compresses more than so many times
+
+
+def read_legacy(path: Path) -> Mesh:
+    data = path.read_bytes()
+    if not data.startswith(b"# vtk DataFile"):
+        raise ValueError("it does not start with '# vtk DataFile'")
+    cursor = _Cursor(data)
+    cursor.line()
+    cursor.line()  # the title
+    cursor.binary = cursor.line().upper() == "BINARY"
+    kind = cursor.line().split()
+    if kind != ["DATASET", "POLYDATA"]:
+        raise ValueError(f"it holds {kind[-1] if kind else 'nothing'}: of VTK files only POLYDATA, surfaces, are read")
+    points, polygons = np.zeros((0, 3)), (np.zeros(0, np.int64), np.zeros(0, np.int64))
+    of_points, found = False, {}
+    while line := cursor.line():
+        words = line.split()
+        match [words[0].upper(), *words[1:]]:
+            case ["POINTS", n, number]:
+                points = cursor.numbers(3 * int(n), LEGACY[number.lower()]).reshape(-1, 3)
+            case ["POLYGONS", n, size]:
+                polygons = cursor.cells(int(n), int(size))
+            case ["VERTICES" | "LINES", n, size]:
+                cursor.cells(int(n), int(size))
+            case ["POINT_DATA", _]:
+                of_points = True
+            case ["COLOR_SCALARS", _, width] if of_points:
+                values = cursor.numbers(int(width) * len(points), "u1" if cursor.binary else "f4")
+                found["colours"] = rgb(values.reshape(len(points), -1))
+            case ["SCALARS", _, number, *width] if of_points:
+                wide = int(width[0]) if width else 1
+                cursor.line()  # LOOKUP_TABLE
+                values = cursor.numbers(wide * len(points), LEGACY[number.lower()]).reshape(len(points), -1)
+                if wide in (3, 4) and number.lower() == "unsigned_char":
+                    found["colours"] = rgb(values)
+            case ["TEXTURE_COORDINATES", _, width, number] if of_points:
+                found["uv"] = cursor.numbers(int(width) * len(points), LEGACY[number.lower()]).reshape(len(points), -1)[:, :2]
+            case ["NORMALS" | "VECTORS", _, number] if of_points:
+                cursor.numbers(3 * len(points), LEGACY[number.lower()])
+            case ["METADATA"]:
+                while cursor.line(skip_empty=False):
+                    pass
+            case ["TRIANGLE_STRIPS", *_]:
+                raise ValueError("it has triangle strips: export it as plain triangles")
+            case _:
+                break  # other data, which a mesh does not carry
+    return _mesh(points, *polygons, found.get("colours"), found.get("uv"))
+
+
+def _mesh(
+    points: np.ndarray, counts: np.ndarray, corners: np.ndarray, colours: np.ndarray | None, uv: np.ndarray | None
+) -> Mesh:
+    faces = corners[fan(counts)]
+    inside = len(faces) and faces.min() >= 0 and faces.max() < len(points)
+    return Mesh(points, faces, colours, uv[faces].astype(np.float64) if uv is not None and inside else None)
+
+
+class _Cursor:
+    """Lines and blocks of numbers, one after another."""
+
+    def __init__(self, data: bytes):
+        self.data, self.at, self.binary = data, 0, False
+
+    def line(self, skip_empty: bool = True) -> str:
+        while self.at < len(self.data):
+            end = self.data.find(b"\n", self.at)
+            end = len(self.data) if end < 0 else end
+            text, self.at = self.data[self.at : end].decode("latin-1").strip(), end + 1
+            if text or not skip_empty:
+                return text
+        return ""
+
+    def numbers(self, count: int, kind: str) -> np.ndarray:
+        if count < 0 or count * (np.dtype(kind).itemsize if self.binary else 2) > len(self.data) - self.at + 1:
+            raise ValueError(f"it announces {count} numbers where {max(len(self.data) - self.at, 0)} bytes are left")
+        if self.binary:
+            values = np.frombuffer(self.data, f">{kind}", count, self.at)
+            self.at += values.nbytes
+            return values.astype(kind)
+        words: list[bytes] = []
+        while len(words) < count and self.at < len(self.data):
+            end = self.data.find(b"\n", self.at)
+            end = len(self.data) if end < 0 else end
+            words += self.data[self.at : end].split()
+            self.at = end + 1
+        if len(words) != count:
+            raise ValueError(f"it announces {count} numbers and {len(words)} were found")
+        return parsed(words, kind)
+
+    def cells(self, n: int, size: int) -> tuple[np.ndarray, np.ndarray]:
+        """How many corners each has, and all of them: as (count, corners...)*, or as offsets and corners (VTK 5)."""
+        if not 0 <= n <= size + 1:
+            raise ValueError(f"it announces {n} faces with {size} numbers in all")
+        here = self.at
+        if self.line().upper().startswith("OFFSETS"):
+            self.at = here
+            offsets = self.numbers(n, LEGACY[self.line().split()[1].lower()])
+            corners = self.numbers(size, LEGACY[self.line().split()[1].lower()])
+            return np.diff(offsets), corners.astype(np.int64)
+        self.at = here
+        flat = self.numbers(size, "i4").astype(np.int64)
+        counts, at = np.empty(n, np.int64), 0
+        for k in range(n):
+            counts[k] = flat[at]
+            at += flat[at] + 1
+        if at != size or (counts < 0).any():
+            raise ValueError("its faces do not add up")
+        heads = np.cumsum(counts + 1) - counts - 1
+        return counts, np.delete(flat, heads)
+
+
+def read_vtp(path: Path) -> Mesh:
+    data = path.read_bytes()
+    raw = re.search(rb"<AppendedData([^>]*)>\s*_", data)
+    appended = data[raw.end() : data.rfind(b"</AppendedData>")] if raw else b""
+    if raw:
+        data = data[: raw.start()] + b"</VTKFile>"
+    if b"<!" in data.replace(b"<!--", b""):
+        raise ValueError("it declares entities, which no VTK file needs")
+    try:
+        root = ET.fromstring(data)
+    except ET.ParseError as error:
+        raise ValueError(f"its XML is broken ({error})") from error
+    piece = root.find("PolyData/Piece")
+    if root.tag != "VTKFile" or piece is None:
+        raise ValueError("it has no PolyData")
+    if len(root.findall("PolyData/Piece")) > 1:
+        raise ValueError("it has several pieces: merge them first")
+    reader = _Arrays(root, appended, raw is not None and b"base64" in raw.group(1))
+    points = reader.read(piece.find("Points/DataArray")).reshape(-1, 3)
+    if len(points) != int(piece.get("NumberOfPoints", -1)):
+        raise ValueError(f"it announces {piece.get('NumberOfPoints')} points and has {len(points)}")
+    polygons = {array.get("Name"): array for array in piece.findall("Polys/DataArray")}
+    offsets = reader.read(polygons.get("offsets")).astype(np.int64)
+    corners = reader.read(polygons.get("connectivity")).astype(np.int64)
+    data_arrays = piece.find("PointData")
+    colours, uv = None, None
+    for array in data_arrays if data_arrays is not None else []:
+        width = int(array.get("NumberOfComponents", 1))
+        if array.get("type") == "UInt8" and width in (3, 4):
+            colours = rgb(reader.read(array).reshape(len(points), width))
+        elif data_arrays is not None and array.get("Name") == data_arrays.get("TCoords") and width >= 2:
+            uv = reader.read(array).reshape(len(points), width)[:, :2]
+    return _mesh(points, np.diff(offsets, prepend=0), corners, colours, uv)
+
+
+class _Arrays:
+    """The arrays of a VTP file: ascii, base64 or appended, plain or compressed by zlib."""
+
+    def __init__(self, root: ET.Element, appended: bytes, encoded: bool):
+        self.order = ">" if root.get("byte_order") == "BigEndian" else "<"
+        self.size = np.dtype(self.order + XML[root.get("header_type", "UInt32")])
+        compressor = root.get("compressor")
+        if compressor not in (None, "vtkZLibDataCompressor"):
+            raise ValueError(f"its arrays are compressed by {compressor}: export it with zlib, or uncompressed")
+        self.compressed, self.appended, self.encoded = compressor is not None, appended, encoded
+
+    def read(self, array: ET.Element | None) -> np.ndarray:
+        if array is None:
+            return np.zeros(0)
+        kind = np.dtype(self.order + XML[array.get("type", "")])
+        if array.get("format") == "ascii":
+            return parsed((array.text or "").split(), kind.str[1:])
+        if array.get("format") == "appended":
+            body, encoded = self.appended[int(array.get("offset", 0)) :], self.encoded
+        else:
+            body, encoded = (array.text or "").strip().encode(), True
+        content = self._inflated(body, encoded) if self.compressed else self._plain(body, encoded)
+        return np.frombuffer(content, kind).astype(kind.newbyteorder("="))
+
+    def _plain(self, body: bytes, encoded: bool) -> bytes:
+        """The number of bytes, and the bytes."""
+        width = self.size.itemsize
+        head, rest = (_decoded(body, width), body) if encoded else (body[:width], body)
+        count = int(np.frombuffer(head, self.size, 1)[0])
+        if count > len(rest):
+            raise ValueError(f"it announces {count} bytes where {len(rest)} are left")
+        return (_decoded(body, width + count) if encoded else body[: width + count])[width:]
+
+    def _inflated(self, body: bytes, encoded: bool) -> bytes:
+        """The number of blocks, the size of a block, the size of the last (0: as the others), the sizes of all, compressed."""
+        width = self.size.itemsize
+        head = _decoded(body, 3 * width) if encoded else body
+        blocks, block, last = (int(x) for x in np.frombuffer(head, self.size, 3))
+        if blocks * width > len(body):
+            raise ValueError(f"it announces {blocks} blocks where {len(body)} bytes are left")
+        length = (3 + blocks) * width
+        head = _decoded(body, length) if encoded else body[:length]
+        sizes = np.frombuffer(head, self.size, blocks, 3 * width).astype(np.int64)
+        rest = _decoded(body[-(-length // 3) * 4 :], int(sizes.sum())) if encoded else body[length:]
+        if sizes.sum() > len(rest) or blocks * block > DEFLATE * max(len(rest), 1):
+            raise ValueError(f"it announces {blocks * block} bytes, which the {len(rest)} that are left cannot hold")
+        out, at = [], 0
+        for k, size in enumerate(sizes.tolist()):
+            expected = last if k == blocks - 1 and last else block
+            try:
+                out.append(zlib.decompressobj().decompress(rest[at : at + size], expected))
+            except zlib.error as error:
+                raise ValueError(f"a compressed block is broken ({error})") from error
+            at += size
+        return b"".join(out)
+
+
+def _decoded(text: bytes, count: int) -> bytes:
+    """The first `count` bytes of base64."""
+    decoded = base64.b64decode(text[: -(-count // 3) * 4])
+    if len(decoded) < count:
+        raise ValueError(f"it announces {count} bytes where {len(decoded)} are left")
+    return decoded[:count]

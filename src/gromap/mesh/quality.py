@@ -1,0 +1,139 @@
+"""How good a map between two surfaces is: geodesic error, coverage, smoothness.
+
+error_i    = d(T(i), truth_i) / √area                      d: geodesic distance on the target, which T maps into
+coverage   = share of the target's area at vertices that are hit
+smoothness = Dirichlet energy of T over the target's area   1 for an isometry; a constant map has 0, a rough one >> 1
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from gromap.mesh.mesh import Mesh
+
+Distances = Callable[[np.ndarray], np.ndarray]  # vertices (S,) -> their distances to all vertices (S, M)
+
+
+@dataclass(frozen=True, eq=False)
+class Quality:
+    """Of one map. The errors are in units of the square root of the target's area."""
+
+    coverage: float
+    smoothness: float
+    errors: np.ndarray | None = field(default=None, repr=False)  #: (n,) of the sampled vertices, against the better truth
+    truth: int | None = None  #: which truth that was
+
+    @property
+    def error(self) -> float | None:
+        """The mean geodesic error; often printed times 100."""
+        return None if self.errors is None else float(self.errors.mean())
+
+    def curve(self, thresholds: Any = None) -> tuple[np.ndarray, np.ndarray]:
+        """The share of vertices whose error is at most each threshold; 0, 0.0025, .., 0.25 if None."""
+        if self.errors is None:
+            raise ValueError("without a truth there are no errors: give quality(..., truths=[truth]).")
+        t = np.linspace(0, 0.25, 101) if thresholds is None else np.asarray(thresholds, np.float64)
+        return t, np.searchsorted(np.sort(self.errors), t, side="right") / len(self.errors)
+
+    @property
+    def auc(self) -> float | None:
+        """The area under the curve up to 0.25, over that of a perfect map."""
+        if self.errors is None:
+            return None
+        share = self.curve()[1]
+        return float((share[1:] + share[:-1]).mean() / 2)
+
+    def __str__(self) -> str:
+        lines = [] if self.errors is None else [
+            f"  geodesic error  {100 * self.errors.mean():.2f}   (median {100 * np.median(self.errors):.2f}, "
+            f"worst {100 * self.errors.max():.2f}; x 100, over the root of the area, {len(self.errors)} vertices)",
+            f"  area under the error curve up to 0.25: {self.auc:.3f}",
+        ]  # fmt: skip
+        lines += [f"  coverage        {self.coverage:.1%}".replace("%", " %") + " of the target's area"]
+        return "\n".join(["Quality of the map:", *lines, f"  smoothness      {self.smoothness:.3g}   (an isometry has 1)"])
+
+
+def quality(
+    match: Any,
+    source: Mesh,
+    target: Mesh,
+    truths: Sequence[Any] = (),
+    distances: Distances | None = None,
+    samples: int = 500,
+    seed: int = 0,
+) -> Quality:
+    """Measure a map.
+
+    match: for each source vertex its target vertex, such as `sol.p2p_12`.
+    truths: maps of the same form. Where several are right (a body and its mirror image), the one that is better for the whole
+        map counts: a map that mixes them is wrong.
+    distances: gives rows of distances on the target; None: exact geodesics.
+    samples: errors are taken at so many random vertices.
+
+    >>> square = Mesh(np.array([[0, 0, 0], [1, 0, 0], [1, 1, 0], [0, 1, 0.0]]), np.array([[0, 1, 2], [0, 2, 3]]))
+    >>> flat = lambda s: np.linalg.norm(square.vertices[s][:, None] - square.vertices, axis=2)
+    >>> print(quality([1, 2, 3, 0], square, square, [[0, 1, 2, 3], [1, 2, 3, 3]], flat))
+    Quality of the map:
+      geodesic error  25.00   (median 0.00, worst 100.00; x 100, over the root of the area, 4 vertices)
+      area under the error curve up to 0.25: 0.750
+      coverage        100.0 % of the target's area
+      smoothness      1   (an isometry has 1)
+    """
+    match = _map(match, "match", source, target)
+    area = target.area
+    hit = target.vertex_areas()[np.unique(match)].sum() / area
+    smooth = dirichlet(source, target.vertices[match]) / area
+    if not len(truths):
+        return Quality(float(hit), smooth)
+    given = [_map(truth, f"truth {k}", source, target) for k, truth in enumerate(truths)]
+    some = np.random.default_rng(seed).permutation(len(match))[:samples]
+    starts, row = np.unique(match[some], return_inverse=True)
+    rows = np.asarray((distances or _geodesic(target))(starts), np.float64)
+    if rows.shape != (len(starts), len(target.vertices)):
+        raise ValueError(f"distances must give shape {(len(starts), len(target.vertices))}, got {rows.shape}.")
+    errors = np.stack([rows[row.reshape(-1), truth[some]] for truth in given]) / np.sqrt(area)
+    best = int(errors.mean(1).argmin())
+    return Quality(float(hit), smooth, errors[best], best)
+
+
+def dirichlet(mesh: Mesh, values: np.ndarray) -> float:
+    """½ ∫ |∇ values|² of a piecewise linear field, (N, ...): ¼ Σ cot(angle) |difference along the opposite edge|².
+
+    Faces without area are left out. The field of the positions has the area of the mesh.
+
+    >>> triangle = Mesh(np.eye(3), np.array([[0, 1, 2]]))
+    >>> round(dirichlet(triangle, triangle.vertices) / triangle.area, 12)
+    1.0
+    """
+    double = np.linalg.norm(mesh.face_normals(), axis=1)
+    faces, double = mesh.faces[double > 0], double[double > 0]
+    points, field = mesh.vertices.astype(np.float64), np.asarray(values, np.float64).reshape(len(mesh.vertices), -1)
+    total = 0.0
+    for k in range(3):
+        i, j, o = faces[:, k], faces[:, (k + 1) % 3], faces[:, (k + 2) % 3]
+        cotangent = ((points[i] - points[o]) * (points[j] - points[o])).sum(1) / double
+        total += float((cotangent * ((field[i] - field[j]) ** 2).sum(1)).sum()) / 4
+    return total
+
+
+def _map(match: Any, name: str, source: Mesh, target: Mesh) -> np.ndarray:
+    array, n, m = np.asarray(match), len(source.vertices), len(target.vertices)
+    if array.shape != (n,) or array.dtype.kind not in "iu":
+        raise ValueError(
+            f"{name} must give each of the {n} source vertices a target vertex, {n} integers; got {array.dtype} of shape "
+            f"{array.shape}."
+        )
+    if array.min() < 0 or array.max() >= m:
+        wrong = int(array.min() if array.min() < 0 else array.max())
+        raise ValueError(f"{name} sends a vertex to {wrong}, and the target has the vertices 0 to {m - 1}.")
+    return array
+
+
+def _geodesic(target: Mesh) -> Distances:
+    from gromap.mesh.geodesic import distances
+
+    return lambda sources: distances(target, sources)

@@ -1,0 +1,169 @@
+"""What a plan carries to the target: colours, fields, labels and textures (App. "Transport plan visualizations").
+
+    C_Y(y) = ∫ C_X(x) dπ(x, y) / (dα(x) dβ(y)) dα(x)          each target point takes the mean of what it receives
+
+A texture is carried by the places of its corners, UV_X. Where a texture is cut, one vertex has several places and their mean is
+none of them, so that the mean is taken on one side of the cut at a time, the side on which most of a target face lies.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from scipy.spatial import KDTree
+
+from gromap.engine import lse, whole
+from gromap.mesh.clean import components
+from gromap.mesh.mesh import Mesh
+from gromap.mesh.texture import checkerboard, split, with_texture
+from gromap.plan import Plan
+from gromap.sinkhorn import Annealing, Potentials, Sinkhorn, half_step, sinkhorn
+
+TOP = 16  # source points that a target vertex takes its place in a cut texture from
+WINDOW = 0.25  # of the extent of a chart: places farther apart are on two sides of a cut
+CHUNK = 4096  # target faces that are looked at together
+
+
+def push(plan: Plan, values: Any) -> Any:
+    """Values on the source, (N, ...), as the target receives them, (M, ...): `Solution.push` for a bare plan."""
+    return plan.T.conditional_mean(values)
+
+
+def push_labels(plan: Plan, labels: Any) -> tuple[np.ndarray, np.ndarray]:
+    """For each target point the label it receives most of, and its share of what it receives.  (M,), (M,)
+
+    >>> import gromap
+    >>> X = np.random.default_rng(0).normal(size=(40, 3)) * [3, 2, 1]
+    >>> plan = gromap.solve(X, X[::-1]).plan
+    >>> bool((push_labels(plan, X[:, 0] > 0)[0] == (X[::-1, 0] > 0)).mean() > 0.9)
+    True
+    """
+    names, index = np.unique(np.asarray(labels), return_inverse=True)
+    if index.shape != (plan.shape[0],):
+        raise ValueError(f"expected {plan.shape[0]} labels, one for each source point, got shape {np.shape(labels)}.")
+    shares = push(replace(plan, numpy=True), np.eye(len(names))[index])
+    return names[shares.argmax(1)], shares.max(1)
+
+
+def coloured(target: Mesh, source: Mesh, plan: Plan) -> Mesh:
+    """The target in the colours that it receives."""
+    _fits(target, source, plan)
+    if source.colours is None:
+        raise ValueError("the source has no colours: give it some, as replace(source, colours=rgb) with (N, 3) in [0, 1].")
+    return replace(target, colours=push(replace(plan, numpy=True), source.colours).clip(0, 1))
+
+
+def sharpen(plan: Plan, factor: float = 4.0, steps: int = 1000, tol: float = 1e-2) -> Plan:
+    """The plan of the same linear map at a temperature so many times lower: nearly a map, for textures.
+
+    The temperature falls as ε_n = ε_0 / √n (Chizat 2024), as in the paper's last step; then at most `steps` steps are
+    taken, until the plan misplaces less than `tol` of the mass. Γ stays as it is.
+
+    >>> import gromap
+    >>> X = np.random.default_rng(0).normal(size=(40, 3)) * [3, 2, 1]
+    >>> plan = gromap.solve(X, X[::-1]).plan
+    >>> bool(sharpen(plan).dense().max(1).mean() > plan.dense().max(1).mean())
+    True
+    """
+    if not factor > 1:
+        raise ValueError(f"sharpen divides the temperature by a factor > 1, got {factor}.")
+    score = whole(plan.score) * factor
+    log_a, log_b = plan.a.log(), plan.b.log()
+    f, g = (factor * torch.where(w > 0, z - w.log(), 0.0) for z, w in ((plan.u, plan.a), (plan.v, plan.b)))
+    cooling = Annealing(factor, int(np.ceil(factor**2)), "sqrt")
+    end = sinkhorn(score, log_a, log_b, Potentials(f, g), Sinkhorn(steps, tol, annealing=cooling))
+    return replace(plan, score=score, u=half_step(score, log_b, end.g) + log_a, v=end.g + log_b)
+
+
+def textured(target: Mesh, source: Mesh, plan: Plan) -> Mesh:
+    """The target in the source's texture.
+
+    A source without uv is looked at from its widest side (`with_texture`, planar), one without an image wears a checkerboard.
+    Without cuts every target vertex takes the mean place of what it receives, as in the paper. With cuts each face chooses a
+    side, and its corners the mean over those of their 16 largest entries that are on it. Faces across a cut then end at the
+    cut: they show a little less, or more, of one side than they should, and the texture may jump by the blur of the plan.
+    """
+    _fits(target, source, plan)
+    if not len(target.faces):
+        raise ValueError("the target is a cloud, which has no faces to put a texture on: use `coloured`.")
+    source = source if source.uv is not None else with_texture(source, texture=source.texture)
+    texture = source.texture if source.texture is not None else checkerboard()
+    original, faces, uv = split(source)
+    plan = replace(plan, numpy=True)
+    if len(original) == len(source.vertices):
+        return replace(target, uv=push(plan, uv)[target.faces].astype(np.float64), texture=texture)
+    return replace(target, uv=_across_cuts(target, source, plan, original, faces, uv), texture=texture)
+
+
+def _across_cuts(target: Mesh, source: Mesh, plan: Plan, original: np.ndarray, faces: np.ndarray, uv: np.ndarray) -> np.ndarray:
+    """The place of each target corner. `original`, `faces`, `uv`: the source's wedges, as `split` gives them.  (F, 3, 2)"""
+    count, chart = components(Mesh(source.vertices[original], faces))
+    low, high = np.full((count, 2), np.inf), np.full((count, 2), -np.inf)
+    np.minimum.at(low, chart, uv)
+    np.maximum.at(high, chart, uv)
+    extent = (high - low).max(1).clip(1e-12)  # (charts,)
+    wedges = _table(original, len(source.vertices))  # (N, K)
+    score = whole(plan.score.mT)
+    near = Plan(score, -lse(score, plan.u), plan.u, plan.b, plan.a).sparse(min(TOP, plan.shape[0]))  # rows sum to at most 1
+    senders = near.indices.reshape(len(target.vertices), -1)  # (M, k)
+    shares = np.asarray(near.data, np.float64).reshape(senders.shape)
+    best = np.take_along_axis(senders, shares.argmax(1)[:, None], 1)[:, 0]
+
+    def apart(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+        """How far two wedges are apart in the texture, in units of their chart; inf across a cut."""
+        far = np.linalg.norm(uv[one] - uv[other], axis=-1) / extent[chart[one]]
+        cut = (one < 0) | (other < 0) | (chart[one] != chart[other]) | (far > WINDOW)
+        return np.where(cut, np.inf, far)
+
+    out = np.empty((len(target.faces), 3, 2))
+    for start in range(0, len(target.faces), CHUNK):
+        corners = target.faces[start : start + CHUNK]  # (C, 3)
+        own = wedges[best[corners]]  # (C, 3, K)
+        sides = own.reshape(len(corners), -1)  # (C, 3K) where the face may lie
+        spread = apart(sides[:, :, None, None], own[:, None]).min(-1)  # (C, 3K, 3)
+        anchor = np.take_along_axis(sides, np.minimum(spread, 10.0).sum(-1).argmin(1)[:, None], 1)[:, 0]  # (C,)
+        sent = wedges[senders[corners]]  # (C, 3, k, K)
+        gap = apart(sent, anchor[:, None, None, None])
+        nearest = gap.argmin(-1)[..., None]
+        share = shares[corners] * np.isfinite(np.take_along_axis(gap, nearest, -1)[..., 0])  # (C, 3, k)
+        place = uv[np.take_along_axis(sent, nearest, -1)[..., 0]]  # (C, 3, k, 2)
+        total = share.sum(-1)  # (C, 3)
+        mean = (share[..., None] * place).sum(2) / total.clip(np.finfo(np.float64).tiny)[..., None]
+        face, corner = np.nonzero(total == 0)  # corners that receive nothing from the side of their face
+        points = source.vertices[best[corners[face, corner]]]
+        mean[face, corner] = _snapped(points, anchor[face], source.vertices[original], chart, uv)
+        out[start : start + CHUNK] = mean
+    return out
+
+
+def _snapped(points: np.ndarray, anchor: np.ndarray, wedges: np.ndarray, chart: np.ndarray, uv: np.ndarray) -> np.ndarray:
+    """The place of the wedge of the anchor's chart that is nearest to each point, on the anchor's side of the cut.  (n, 2)"""
+    out = uv[anchor]
+    for c in np.unique(chart[anchor]):
+        inside, mine = np.flatnonzero(chart == c), np.flatnonzero(chart[anchor] == c)
+        few = KDTree(wedges[inside]).query(points[mine], k=min(8, len(inside)))[1].reshape(len(mine), -1)
+        places = uv[inside[few]]
+        nearest = np.linalg.norm(places - uv[anchor[mine]][:, None], axis=-1).argmin(1)
+        out[mine] = places[np.arange(len(mine)), nearest]
+    return out
+
+
+def _table(original: np.ndarray, n: int) -> np.ndarray:
+    """The wedges of each vertex, -1 where there are fewer.  (N, K)"""
+    order = np.argsort(original, kind="stable")
+    counts = np.bincount(original, minlength=n)
+    rank = np.arange(len(order)) - np.repeat(counts.cumsum() - counts, counts)
+    table = np.full((n, counts.max()), -1)
+    table[original[order], rank] = order
+    return table
+
+
+def _fits(target: Mesh, source: Mesh, plan: Plan) -> None:
+    if plan.shape != (len(source.vertices), len(target.vertices)):
+        raise ValueError(
+            f"the plan is {plan.shape[0]} x {plan.shape[1]}, the source has {len(source.vertices)} vertices and the target "
+            f"{len(target.vertices)}: give the meshes that were matched, source second."
+        )

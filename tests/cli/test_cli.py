@@ -1,0 +1,368 @@
+"""The command line on real files: what it writes, what it says, and how it ends."""
+
+from __future__ import annotations
+
+import csv
+import importlib.util
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import types
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.spatial import KDTree
+
+import gromap
+from gromap.cli import main
+from gromap.datasets import humans
+from gromap.mesh import Mesh, read_mesh, write_mesh
+
+PAGE = importlib.util.find_spec("gromap.report.page") is not None
+GEODESICS = importlib.util.find_spec("gromap.mesh.geodesic") is not None
+FAST = ["--cost", "euclidean", "--epsilon", "1e-2", "--starts", "10"]
+
+
+@pytest.fixture(scope="module")
+def shapes(tmp_path_factory) -> Path:
+    """The shipped pair with some 600 vertices, in two formats, and the true maps between them."""
+    from fast_simplification import simplify
+
+    folder, pair = tmp_path_factory.mktemp("shapes"), humans()
+    small = []
+    for mesh, name in ((pair.source, "man.ply"), (pair.target, "runner.obj")):
+        vertices, faces = simplify(mesh.vertices, mesh.faces.astype(np.int32), target_reduction=0.85, agg=3)  # manifold
+        small.append(Mesh(np.asarray(vertices, np.float32), np.asarray(faces, np.int64)))
+        write_mesh(small[-1], folder / name)
+    at = KDTree(pair.source.vertices).query(small[0].vertices)[1]
+    for name in ("direct", "mirrored"):
+        match = KDTree(small[1].vertices).query(getattr(pair, name)[at])[1]
+        (folder / f"{name}.txt").write_text("\n".join(map(str, match)))
+    rng = np.random.default_rng(0)
+    np.save(folder / "flat.npy", rng.normal(size=(60, 2)) * [3, 1])
+    along = np.linspace(0, 1, 40)
+    np.savetxt(folder / "stick.csv", np.stack([along, 0.1 * along**2], 1), delimiter=",")
+    np.savetxt(folder / "deep.csv", rng.normal(size=(50, 5)), delimiter=",")
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def _page(monkeypatch):
+    """The report's page, or something in its place that takes the same arguments."""
+    if not PAGE:
+        stub = types.ModuleType("gromap.report.page")
+
+        def write_report(
+            path, source, target, solution, *, title="", labels=None, error=None, landscape=None, settings=None, force=False
+        ):
+            assert (len(source.vertices), len(target.vertices)) == solution.plan.shape
+            Path(path).write_text(f"<title>{title}</title>")
+            return path
+
+        stub.write_report = write_report  # type: ignore[attr-defined]
+        monkeypatch.setitem(sys.modules, "gromap.report.page", stub)
+
+
+def refused(capsys, *argv: object) -> str:
+    assert main([str(word) for word in argv]) == 2
+    out, err = capsys.readouterr()
+    lines = [line for line in err.splitlines() if line.startswith("gromap: ") and not line.startswith("gromap: note:")]
+    assert len(lines) == 1, err
+    assert "Traceback" not in err
+    assert not out
+    return lines[0]
+
+
+def test_match_writes_maps_meshes_and_reports(shapes, tmp_path, capsys):
+    out = tmp_path / "deep" / "out"
+    assert main(["match", str(shapes / "man.ply"), str(shapes / "runner.obj"), "--out", str(out), *FAST]) == 0
+    printed, progress = capsys.readouterr()
+    names = {"result.safetensors", "map.txt", "map_21.txt", "source.ply", "target.ply", "report.html", "report.json"}
+    assert {path.name for path in out.iterdir()} == names
+    sol = gromap.load(out / "result.safetensors")
+    n, m = sol.plan.shape
+    assert np.array_equal(np.loadtxt(out / "map.txt", int), sol.p2p_12)
+    assert np.array_equal(np.loadtxt(out / "map_21.txt", int), sol.p2p_21)
+    source, target = read_mesh(out / "source.ply"), read_mesh(out / "target.ply")
+    assert np.array_equal(source.vertices, read_mesh(shapes / "man.ply").vertices)
+    assert source.colours is not None
+    assert target.colours == pytest.approx(sol.push(source.colours), abs=0.01)
+    facts = json.loads((out / "report.json").read_text())
+    assert facts["points"] == [n, m]
+    assert facts["value"] == sol.value
+    assert set(facts["files"]) == names
+    assert facts["settings"]["cost"] == "euclidean"
+    assert "gromap.Solution" in printed
+    assert all(stage in progress for stage in ("read the shapes", "embed the shapes", "match", "write the report"))
+    areas = read_mesh(shapes / "man.ply").vertex_areas()
+    assert sol.plan.a.numpy() == pytest.approx(areas / areas.sum(), rel=1e-4)
+
+
+def test_results_are_not_replaced_unless_forced(shapes, tmp_path, capsys):
+    args = ["match", str(shapes / "flat.npy"), str(shapes / "deep.csv"), "--out", str(tmp_path), *FAST]
+    assert main([*args, "--quiet"]) == 0
+    assert capsys.readouterr() == ("", "")
+    before = (tmp_path / "result.safetensors").stat().st_mtime_ns
+    assert "already has result.safetensors, map.txt" in refused(capsys, *args)
+    assert (tmp_path / "result.safetensors").stat().st_mtime_ns == before
+    assert main([*args, "--force", "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["points"] == [60, 50]
+    assert (tmp_path / "result.safetensors").stat().st_mtime_ns != before
+    assert read_mesh(tmp_path / "source.ply").vertices[:, 2].tolist() == [0] * 60  # a flat cloud
+
+
+def test_texture_goes_into_glb(shapes, tmp_path):
+    args = ["match", str(shapes / "man.ply"), str(shapes / "runner.obj"), "--out", str(tmp_path), *FAST, "--quiet"]
+    assert main([*args, "--transfer", "texture"]) == 0
+    for name in ("source.glb", "target.glb"):
+        mesh = read_mesh(tmp_path / name)
+        assert mesh.uv is not None
+        assert mesh.texture is not None
+    assert not (tmp_path / "source.ply").exists()
+
+
+@pytest.mark.parametrize("kind", ["field", "labels"])
+def test_fields_and_labels_are_carried_over(shapes, tmp_path, kind):
+    height = read_mesh(shapes / "man.ply").vertices[:, 1]
+    values = height if kind == "field" else (height > height.mean()).astype(np.int32)
+    np.save(tmp_path / "values.npy", values)
+    args = ["match", str(shapes / "man.ply"), str(shapes / "runner.obj"), "--out", str(tmp_path / "out"), *FAST, "--quiet"]
+    assert main([*args, "--transfer", str(tmp_path / "values.npy")]) == 0
+    carried = np.load(tmp_path / "out" / "field_target.npy")
+    above = read_mesh(shapes / "runner.obj").vertices[:, 1]
+    assert np.corrcoef(carried, above)[0, 1] > (0.7 if kind == "field" else 0.5)
+    assert set(np.unique(carried)) <= {0, 1} or kind == "field"
+
+
+def test_landmarks_choose_the_side(shapes, tmp_path):
+    """Four pairs of the direct truth, or of the mirrored one: the match follows."""
+    vertices = read_mesh(shapes / "man.ply").vertices
+    ends = [int(z) for z in (vertices @ np.array([[1, 0, 0], [-1, 0, 0], [0.3, -1, 0], [-0.3, -1, 0], [0, 1, 0]]).T).argmax(0)]
+    truths = {name: np.loadtxt(shapes / f"{name}.txt", int) for name in ("direct", "mirrored")}
+    target = read_mesh(shapes / "runner.obj").vertices
+    for name, truth in truths.items():
+        (tmp_path / "pairs.txt").write_text("# hands, feet, head\n" + "\n".join(f"{i}, {truth[i]}" for i in ends))
+        args = ["match", str(shapes / "man.ply"), str(shapes / "runner.obj"), "--out", str(tmp_path / name), "--quiet"]
+        assert main([*args, "--cost", "power:0.5", "--epsilon", "1e-2", "--landmarks", str(tmp_path / "pairs.txt")]) == 0
+        match = np.loadtxt(tmp_path / name / "map.txt", int)
+        error = {k: np.linalg.norm(target[match] - target[t], axis=1).mean() for k, t in truths.items()}
+        assert min(error, key=error.get) == name  # type: ignore[arg-type]
+
+
+@pytest.mark.skipif(not GEODESICS, reason="geodesic distances are not there yet")
+@pytest.mark.parametrize("cost", ["power:0.5", "geodesic"])
+def test_truth_is_measured_along_the_surface(shapes, tmp_path, capsys, cost):
+    if cost == "geodesic" and not hasattr(gromap.Space, "from_mesh"):
+        pytest.skip("spaces of meshes are not there yet")
+    truths = ["--truth", str(shapes / "direct.txt"), "--truth", str(shapes / "mirrored.txt")]
+    args = ["match", str(shapes / "man.ply"), str(shapes / "runner.obj"), "--out", str(tmp_path), *truths]
+    assert main([*args, "--cost", cost, "--epsilon", "1e-2", "--json"]) == 0
+    measured = json.loads(capsys.readouterr().out)["quality"]
+    assert 0 < measured["error"] < 0.2
+    assert measured["truth"] in (0, 1)
+
+
+def test_landscape(shapes, tmp_path, capsys):
+    args = ["landscape", str(shapes / "stick.csv"), str(shapes / "flat.npy"), "--out", str(tmp_path), "--starts", "10"]
+    assert main([*args, "--epsilon", "1e-2", "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    land = gromap.Landscape.load(tmp_path / "landscape.safetensors")
+    assert facts["minima"] == len(land)
+    assert facts["energies"] == land.energies.tolist()
+    assert {path.name for path in tmp_path.iterdir()} == set(facts["files"])
+    assert len(land) > 1
+    assert (tmp_path / "landscape.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_one_minimum_is_no_landscape(shapes, tmp_path, capsys):
+    args = ["landscape", str(shapes / "flat.npy"), str(shapes / "flat.npy"), "--out", str(tmp_path), "--starts", "3"]
+    assert main([*args, "--epsilon", "1"]) == 0
+    assert "one minimum alone: there is no landscape to draw" in capsys.readouterr().out
+    assert not (tmp_path / "landscape.png").exists()
+    assert "landscape.png" not in json.loads((tmp_path / "report.json").read_text())["files"]
+
+
+@pytest.fixture
+def clouds(tmp_path) -> Path:
+    folder = tmp_path / "clouds"
+    folder.mkdir()
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(30, 3)) * [3, 2, 1]
+    for name, points in (("a.npy", x), ("b.npy", x[::-1]), ("c.npy", x * [1, 3, 1])):
+        np.save(folder / name, points)
+    (folder / "notes.md").write_text("not a shape")
+    return folder
+
+
+def test_pairwise_goes_on_where_it_was(clouds, tmp_path, capsys, monkeypatch):
+    out = tmp_path / "out"
+    args = ["pairwise", str(clouds), "--out", str(out), "--epsilon", "1e-2"]
+    module = sys.modules["gromap.pairwise"]
+    original, solved = module._value, []
+
+    def stopping(*args):
+        if len(solved) == 3:
+            raise KeyboardInterrupt
+        solved.append(args[:2])
+        return original(*args)
+
+    monkeypatch.setattr(module, "_value", stopping)
+    assert main(args) == 130
+    assert "gromap: interrupted; what was finished is kept." in capsys.readouterr().err
+    assert [path.name for path in out.iterdir()] == ["pairwise.safetensors"]
+    solved.clear()
+    assert main([*args, "--quiet"]) == 0
+    assert len(solved) == 3  # of 6
+    values = np.load(out / "distances.npy")
+    with (out / "distances.csv").open() as file:
+        table = list(csv.reader(file))
+    assert table[0] == ["", "a.npy", "b.npy", "c.npy"]
+    assert np.array([row[1:] for row in table[1:]], float) == pytest.approx(values)
+    assert abs(values[0, 1]) < 1e-3 * values[0, 2]
+    monkeypatch.setattr(module, "_value", original)
+    assert "already has distances.npy" in refused(capsys, *args)
+    assert main([*args, "--force", "--no-debias", "--quiet"]) == 0
+    assert np.load(out / "distances.npy")[0, 1] > values[0, 1]
+
+
+def test_view(tmp_path, capsys, monkeypatch):
+    opened = []
+    monkeypatch.setattr("webbrowser.open", lambda address: opened.append(address) or True)
+    assert "there is no" in refused(capsys, "view", tmp_path / "nothing")
+    assert "there is no report" in refused(capsys, "view", tmp_path)
+    page = tmp_path / "report.html"
+    page.write_text("<html>")
+    (tmp_path / "result.safetensors").touch()
+    for result in (tmp_path, page, tmp_path / "result.safetensors"):
+        assert main(["view", str(result), "--no-browser"]) == 0
+        assert capsys.readouterr().out.strip() == str(page)
+    assert opened == []
+    assert main(["view", str(tmp_path)]) == 0
+    assert opened == [page.as_uri()]
+
+
+def test_mistakes_get_one_line(shapes, tmp_path, capsys):
+    man, runner, out = shapes / "man.ply", shapes / "runner.obj", tmp_path / "out"
+
+    def with_(*options: object) -> str:
+        return refused(capsys, "match", man, runner, "--out", out, *options)
+
+    (tmp_path / "bad.txt").write_text("0 1\n2 x\n")
+    (tmp_path / "pairs.txt").write_text("0 1\n99999 2\n")
+    (tmp_path / "map.txt").write_text("0\n1\n2\n")
+    (tmp_path / "file").write_text("mine")
+    np.save(tmp_path / "short.npy", np.zeros(3))
+    assert "there is no file" in refused(capsys, "match", tmp_path / "no.ply", runner)
+    assert "Missing argument 'B'" in refused(capsys, "match", man)
+    assert "No such option: --coast" in refused(capsys, "match", man, runner, "--coast", "x")
+    assert "Invalid value for '--epsilon'" in with_("--epsilon", "small")
+    assert "epsilon must be a finite number > 0" in with_("--epsilon", "-1", "--cost", "euclidean")
+    assert "unknown --cost 'euclid': use one of geodesic, euclidean" in with_("--cost", "euclid")
+    assert "one cost for all 2 shapes, or one for each" in with_("--cost", "a,b,c")
+    assert "--cost power:x" in with_("--cost", "power:x")
+    assert "a cloud, which has no geodesics" in refused(capsys, "match", man, shapes / "flat.npy", "--cost", "geodesic")
+    assert "2 whole numbers per line, counted from 0" in with_("--landmarks", tmp_path / "bad.txt", "--cost", "euclidean")
+    assert "out of range" in with_("--landmarks", tmp_path / "pairs.txt", "--cost", "euclidean")
+    assert "no file" in with_("--landmarks", tmp_path / "none.txt")
+    assert "truth 0 must give each of the" in with_("--truth", tmp_path / "map.txt")
+    assert "truth 1 must give" in with_("--truth", shapes / "direct.txt", "--truth", tmp_path / "map.txt")
+    assert "give meshes with faces" in refused(capsys, "match", man, shapes / "flat.npy", "--truth", tmp_path / "map.txt")
+    assert "colours, texture or a .npy file" in with_("--transfer", "smell")
+    assert "finite numbers, one for each source vertex" in with_("--transfer", tmp_path / "short.npy")
+    assert "no faces to put a texture on" in refused(capsys, "match", man, shapes / "flat.npy", "--transfer", "texture")
+    assert "unknown --device 'gpu'" in with_("--device", "gpu")
+    assert "--device meta is not there" in with_("--device", "meta")
+    assert "is a file: choose another folder" in refused(capsys, "match", man, runner, "--out", tmp_path / "file")
+    assert "cannot write in the folder" in refused(capsys, "match", man, runner, "--out", tmp_path / "file" / "sub")
+    assert "is not a folder" in refused(capsys, "pairwise", man)
+    assert "has 0 files that could be read" in refused(capsys, "pairwise", out)
+    assert not any(out.iterdir())  # nothing is left behind
+
+
+def test_the_folder_is_checked_before_the_long_work(shapes, tmp_path, capsys, monkeypatch):
+    def never(*args, **kwargs):
+        raise AssertionError("the work began")
+
+    monkeypatch.setattr(gromap, "solve", never)
+    monkeypatch.setattr("tempfile.TemporaryFile", lambda dir: (_ for _ in ()).throw(PermissionError(13, "Permission denied")))
+    assert "Permission denied" in refused(capsys, "match", shapes / "man.ply", shapes / "runner.obj", "--out", tmp_path / "out")
+
+
+def test_notes_are_one_line_too(shapes, tmp_path, capsys, monkeypatch):
+    import warnings
+
+    monkeypatch.setattr(gromap, "solve", lambda *args, **kwargs: warnings.warn("two\nlines", stacklevel=1))
+    with pytest.raises(AttributeError):  # a mistake of ours keeps its traceback
+        main(["match", str(shapes / "flat.npy"), str(shapes / "deep.csv"), "--out", str(tmp_path / "out")])
+    assert "gromap: note: two lines\n" in capsys.readouterr().err
+
+
+def test_version_and_help(capsys):
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"gromap {gromap.__version__}\n"
+    for command in ("match", "landscape", "pairwise", "view", "demo"):
+        assert main([command, "--help"]) == 0
+        assert f"gromap {command}" in capsys.readouterr().out
+
+
+def test_demo_is_there(tmp_path, capsys):
+    assert main(["demo", str(tmp_path / "demo.pdf")]) == 2
+    assert "must end in .png" in capsys.readouterr().err
+
+
+# -- the real entry point ---------------------------------------------------------------------------------------------
+
+
+def run(*argv: object, **options) -> subprocess.CompletedProcess:
+    command = [sys.executable, "-m", "gromap.cli", *map(str, argv)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, **options)
+
+
+def test_entry_point(clouds, tmp_path):
+    done = run("match", "no.ply", "nothing.ply")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "gromap: there is no file no.ply: check its name.\n"
+    done = run("pairwise", clouds, "--out", tmp_path / "out", "--epsilon", "1e-2", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "3 shapes, 3 pairs" in done.stdout
+
+
+@pytest.mark.skipif(not PAGE, reason="the report's page is not there yet")
+def test_match_from_the_shell(shapes, tmp_path):
+    done = run("match", shapes / "man.ply", shapes / "runner.obj", *FAST, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "man-runner" / "report.html").stat().st_size > 10_000
+
+
+def test_a_missing_package_is_named():
+    code = "import sys; sys.modules['typer'] = None; from gromap.cli import main; sys.exit(main(['--help']))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.startswith("gromap: the command line needs typer and rich")
+    assert "pip install 'gromap[cli]'" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has other signals")
+def test_ctrl_c_ends_with_130(clouds, tmp_path):
+    """Interrupted in the middle of a long run; what is finished stays."""
+    rng = np.random.default_rng(0)
+    for name in "defghijk":
+        np.save(clouds / f"{name}.npy", rng.normal(size=(500, 3)))
+    command = [sys.executable, "-m", "gromap.cli", "pairwise", str(clouds), "--out", str(tmp_path / "out"), "--epsilon", "1e-3"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    kept = tmp_path / "out" / "pairwise.safetensors"
+    for _ in range(600):
+        if kept.exists() or process.poll() is not None:
+            break
+        time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert "Traceback" not in err
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["pairwise.safetensors"]

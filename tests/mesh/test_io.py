@@ -1,0 +1,448 @@
+"""Files give back what is in them: order, coordinates, colours, uv and texture; and say what is wrong with them."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gromap.mesh import Mesh, MeshError, read_mesh, write_mesh
+from gromap.mesh.texture import split
+
+SQUARE = np.array([[0, 0, 0], [1, 0, 0], [1, 1, 0], [0, 1, 0]], np.float32)
+
+
+def ragged(dtype: str = "float32") -> Mesh:
+    """A random order, two vertices at one place, one without a face: all that a tidy loader would change."""
+    rng = np.random.default_rng(0)
+    vertices = rng.normal(size=(30, 3)).astype(dtype)
+    vertices[17] = vertices[3]
+    faces = rng.permuted(np.tile(np.arange(29), (40, 1)), axis=1)[:, :3]
+    return Mesh(vertices, faces, colours=rng.integers(0, 256, (30, 3)) / 255)
+
+
+def seamed() -> Mesh:
+    """A square whose two triangles lie apart in the texture."""
+    uv = np.array([[[0, 0], [0.5, 0], [0.5, 0.5]], [[0.5, 0.5], [1, 1], [0.5, 1]]])
+    texture = np.random.default_rng(1).integers(0, 256, (8, 6, 3), dtype=np.uint8)
+    return Mesh(SQUARE, np.array([[0, 1, 2], [0, 2, 3]]), uv=uv, texture=texture)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("kind", ["ply", "obj", "off", "glb"])
+def test_what_was_written_is_read_in_the_same_order(tmp_path, kind, dtype):
+    mesh = ragged(dtype)
+    again = read_mesh(write_mesh(mesh, tmp_path / f"mesh.{kind}"))
+    precision = "float32" if kind == "glb" else dtype  # all that glTF knows
+    assert np.array_equal(again.vertices.astype(precision), mesh.vertices.astype(precision))
+    assert np.array_equal(again.faces, mesh.faces)
+    assert again.colours == pytest.approx(mesh.colours, abs=1e-4)
+    assert again.name == "mesh"
+    if kind == "ply":
+        assert again.vertices.dtype == dtype
+
+
+@pytest.mark.parametrize("kind", ["npy", "xyz", "txt", "csv"])
+@pytest.mark.parametrize("d", [1, 2, 3, 7])
+def test_clouds_of_any_dimension(tmp_path, kind, d):
+    cloud = Mesh(np.random.default_rng(0).normal(size=(11, d)), np.zeros((0, 3), int))
+    again = read_mesh(write_mesh(cloud, tmp_path / f"cloud.{kind}"))
+    assert np.array_equal(again.vertices, cloud.vertices)
+    assert again.faces.shape == (0, 3)
+    assert again.area == 0
+
+
+@pytest.mark.parametrize("kind", ["ply", "off", "glb"])
+def test_clouds_in_mesh_files(tmp_path, kind):
+    cloud = replace(ragged(), faces=np.zeros((0, 3), int))
+    again = read_mesh(write_mesh(cloud, tmp_path / f"cloud.{kind}"))
+    assert np.array_equal(again.vertices.astype("float32"), cloud.vertices)
+    assert again.faces.shape == (0, 3)
+
+
+def test_a_table_with_names_comments_and_semicolons(tmp_path):
+    path = tmp_path / "table.csv"
+    path.write_text("x;y\n# measured twice\n1;2.5\n\n-3e1;4\n")
+    assert read_mesh(path).vertices.tolist() == [[1, 2.5], [-30, 4]]
+
+
+def test_stl_merges_corners_at_the_same_place(tmp_path):
+    mesh = ragged()
+    again = read_mesh(write_mesh(mesh, tmp_path / "mesh.stl"))
+    assert np.array_equal(again.vertices[again.faces], mesh.vertices[mesh.faces])
+    used = np.unique(mesh.vertices[np.unique(mesh.faces)], axis=0)
+    assert len(again.vertices) == len(used)
+    assert np.array_equal(again.faces[0], [0, 1, 2])  # in order of appearance
+
+
+def test_ascii_stl(tmp_path):
+    lines = [f"vertex {x:g} {y:g} {z:g}" for face in ([0, 1, 2], [0, 2, 3]) for x, y, z in SQUARE[face]]
+    facets = ["\n".join(["facet normal 0 0 1", "outer loop", *lines[k : k + 3], "endloop", "endfacet"]) for k in (0, 3)]
+    path = tmp_path / "square.stl"
+    path.write_text("\n".join(["solid square", *facets, "endsolid square"]))
+    again = read_mesh(path)
+    assert np.array_equal(again.vertices, SQUARE)
+    assert again.faces.tolist() == [[0, 1, 2], [0, 2, 3]]
+
+
+def test_obj_keeps_the_vertices_across_a_seam(tmp_path):
+    mesh = seamed()
+    again = read_mesh(write_mesh(mesh, tmp_path / "mesh.obj"))
+    assert np.array_equal(again.vertices, mesh.vertices)
+    assert np.array_equal(again.uv, mesh.uv)
+    assert np.array_equal(again.texture, mesh.texture)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["mesh.mtl", "mesh.obj", "mesh.png"]
+
+
+def test_glb_repeats_vertices_on_seams_behind_the_others(tmp_path):
+    mesh = seamed()
+    again = read_mesh(write_mesh(mesh, tmp_path / "mesh.glb"))
+    original, faces, _ = split(mesh)
+    assert np.array_equal(again.vertices, mesh.vertices[original])
+    assert np.array_equal(original[:4], np.arange(4))
+    assert np.array_equal(again.faces, faces)
+    assert np.array_equal(original[faces], mesh.faces)
+    assert again.uv == pytest.approx(mesh.uv, abs=1e-6)
+    assert np.array_equal(again.texture, mesh.texture)
+    assert [p.name for p in tmp_path.iterdir()] == ["mesh.glb"]  # the image is inside
+
+
+def test_obj_polygons_negative_indices_and_normals(tmp_path):
+    path = tmp_path / "house.obj"
+    path.write_text(
+        "# five corners\no house\nv 0 0 0\nv 2 0 0\nv 2 2 0\nv 1 3 0\nv 0 2 0\nvn 0 0 1\n"
+        "f 1//1 2//1 3//1 4//1 5//1\nf -5 -4 \\\n-3\n"
+    )
+    mesh = read_mesh(path)
+    assert mesh.faces.tolist() == [[0, 1, 2], [0, 2, 3], [0, 3, 4], [0, 1, 2]]
+    assert mesh.uv is None
+
+
+def test_obj_with_two_images_and_a_plain_colour(tmp_path):
+    """Each face finds its own colour in the joined texture."""
+    from PIL import Image
+
+    colours = {"red": (250, 10, 10), "green": (10, 200, 10)}
+    for name, colour in colours.items():
+        Image.new("RGB", (5 if name == "red" else 9, 4), colour).save(tmp_path / f"{name} one.png")
+    images = "".join(f"newmtl {name}\nmap_Kd {name} one.png\n" for name in colours)
+    (tmp_path / "a.mtl").write_text(images + "newmtl plain\nKd 0 0 1\n")
+    faces = "".join(f"usemtl {name}\nf 1/1 2/2 3/3\n" for name in ("green", "red", "plain"))
+    (tmp_path / "a.obj").write_text("mtllib a.mtl\nv 0 0 0\nv 1 0 0\nv 0 1 0\nvt 0 0\nvt 1 0\nvt 0 1\n" + faces)
+    mesh = read_mesh(tmp_path / "a.obj")
+    assert mesh.uv is not None
+    assert mesh.texture is not None
+    h, w = mesh.texture.shape[:2]
+    for corners, expected in zip(mesh.uv, [colours["green"], colours["red"], (0, 0, 255)], strict=True):
+        for u, v in [*corners, corners.mean(0)]:
+            assert tuple(mesh.texture[min(int((1 - v) * h), h - 1), min(int(u * w), w - 1)]) == expected
+
+
+HEADER = """ply
+format {0} 1.0
+comment made by hand
+element vertex 4
+property double x
+property double y
+property double z
+property uchar red
+property uchar green
+property uchar blue
+property float s
+property float t
+element face 2
+property list uchar int vertex_indices
+property uchar flag
+element edge 1
+property int vertex1
+property int vertex2
+end_header
+"""
+
+
+@pytest.mark.parametrize("order", ["ascii", "<", ">"])
+@pytest.mark.parametrize("even", [True, False])
+def test_ply_of_every_kind(tmp_path, order, even):
+    polygons = [[0, 1, 2], [0, 2, 3]] if even else [[0, 1, 2, 3], [0, 1, 2]]
+    colours, uv = [[255, 0, 51]] * 4, SQUARE[:, :2] / 2
+    if order == "ascii":
+        rows = [f"{x} {y} {z} 255 0 51 {s} {t}" for (x, y, z), (s, t) in zip(SQUARE, uv, strict=True)]
+        rows += [f"{len(p)} {' '.join(map(str, p))} 7" for p in polygons] + ["0 1"]
+        body = "\n".join(rows).encode()
+    else:
+        kind = np.dtype([("p", order + "f8", 3), ("c", "u1", 3), ("uv", order + "f4", 2)])
+        body = np.array([(p, c, t) for p, c, t in zip(SQUARE, colours, uv, strict=True)], kind).tobytes()
+        for polygon in polygons:
+            body += bytes([len(polygon)]) + np.array(polygon, order + "i4").tobytes() + bytes([7])
+        body += np.array([0, 1], order + "i4").tobytes()
+    names = {"ascii": "ascii", "<": "binary_little_endian", ">": "binary_big_endian"}
+    path = tmp_path / "mesh.ply"
+    path.write_bytes(HEADER.format(names[order]).encode() + body)
+    mesh = read_mesh(path)
+    assert np.array_equal(mesh.vertices, SQUARE)
+    assert mesh.vertices.dtype == np.float64
+    assert mesh.faces.tolist() == [[0, 1, 2], [0, 2, 3]] + ([] if even else [[0, 1, 2]])
+    assert mesh.colours == pytest.approx(np.array([[1, 0, 0.2]] * 4))
+    assert mesh.uv == pytest.approx(uv[mesh.faces])
+
+
+def test_ply_with_uv_at_the_corners(tmp_path):
+    from PIL import Image
+
+    Image.new("RGB", (2, 2), (1, 2, 3)).save(tmp_path / "skin.png")
+    head = "ply\nformat ascii 1.0\ncomment TextureFile skin.png\nelement vertex 3\nproperty float x\nproperty float y\n"
+    head += "property float z\nelement face 1\nproperty list uchar int vertex_index\nproperty list uchar float texcoord\n"
+    path = tmp_path / "mesh.ply"
+    path.write_text(head + "end_header\n0 0 0\n1 0 0\n0 1 0\n3 0 1 2 6 0 0 1 0 0.5 1\n")
+    mesh = read_mesh(path)
+    assert mesh.uv is not None
+    assert mesh.uv.tolist() == [[[0, 0], [1, 0], [0.5, 1]]]
+    assert mesh.texture is not None
+    assert mesh.texture[0, 0].tolist() == [1, 2, 3]
+
+
+def test_off_with_comments_double_spaces_and_quads(tmp_path):
+    path = tmp_path / "square.off"
+    path.write_text(
+        "# made by hand\nOFF  4 2 0   # counts\n\n0  0 0\n1 0  0\n# between\n1 1 0\n0 1 0\n4  0 1 2 3\n3 0 1 2  255 0 0\n"
+    )
+    mesh = read_mesh(path)
+    assert np.array_equal(mesh.vertices, SQUARE)
+    assert mesh.faces.tolist() == [[0, 1, 2], [0, 2, 3], [0, 1, 2]]
+
+
+def test_gltf_scenes_are_put_together_where_their_transforms_say(tmp_path):
+    """One buffer, two nodes: one is moved, one is mirrored and below a scaled parent."""
+    corners = SQUARE[:3].tobytes()
+    (tmp_path / "data.bin").write_bytes(corners + np.array([0, 1, 2], "<u2").tobytes())
+    mirror = np.diag([-1.0, 1, 1, 1]).T.reshape(-1).tolist()
+    scene = {
+        "asset": {"version": "2.0"},
+        "buffers": [{"uri": "data.bin", "byteLength": 42}],
+        "bufferViews": [{"buffer": 0, "byteLength": 36}, {"buffer": 0, "byteOffset": 36, "byteLength": 6}],
+        "accessors": [
+            {"bufferView": 0, "componentType": 5126, "count": 3, "type": "VEC3", "min": [0, 0, 0], "max": [1, 1, 0]},
+            {"bufferView": 1, "componentType": 5123, "count": 3, "type": "SCALAR"},
+        ],
+        "meshes": [{"primitives": [{"attributes": {"POSITION": 0}, "indices": 1}]}],
+        "nodes": [{"mesh": 0, "translation": [5, 0, 0]}, {"children": [2], "scale": [2, 2, 2]}, {"mesh": 0, "matrix": mirror}],
+        "scenes": [{"nodes": [0, 1]}],
+        "scene": 0,
+    }
+    path = tmp_path / "two.gltf"
+    path.write_text(json.dumps(scene))
+    mesh = read_mesh(path)
+    assert np.array_equal(mesh.vertices, np.concatenate([SQUARE[:3] + np.array([5, 0, 0]), 2 * SQUARE[:3] * [-1, 1, 1]]))
+    assert np.sign(mesh.face_normals()[:, 2]).tolist() == [1, 1]  # the mirrored one still faces outwards
+
+
+@pytest.mark.parametrize("name", ["dog_0", "mh_man_0"])
+def test_real_files_of_another_program(name):
+    folder = Path(os.environ.get("GROMAP_DATA") or Path(__file__).resolve().parents[3] / "shared" / "data") / "poses"
+    if not folder.is_dir():
+        pytest.skip("the folder of real shapes is not there")
+    mesh, sym = read_mesh(folder / f"{name}.ply"), np.load(folder / f"{name[:-2]}.sym.npy")
+    assert len(mesh.vertices) == len(sym)
+    mirrored = mesh.vertices[sym] * np.array([-1, 1, 1]) if name != "dog_0" else mesh.vertices[sym] * np.array([1, -1, 1])
+    offset = mesh.vertices - mirrored
+    assert np.abs(offset - offset.mean(0)).max() < 0.02 * np.ptp(mesh.vertices)  # the order of the file is untouched
+
+
+# -- what is wrong --------------------------------------------------------------------------------------------------
+
+FACE = "ply\nformat ascii 1.0\nelement vertex {n}\nproperty float x\nproperty float y\nproperty float z\n"
+FACE += "element face {f}\nproperty list uchar int vertex_indices\nend_header\n"
+BINARY = FACE.replace("ascii", "binary_little_endian")
+TRIANGLE = "0 0 0\n1 0 0\n0 1 0\n"
+NPY = b"\x93NUMPY\x01\x00" + (118).to_bytes(2, "little")
+NPY += b"{'descr': '<f8', 'fortran_order': False, 'shape': (50000000, 3), }".ljust(117) + b"\n"
+VTK = "# vtk DataFile Version 3.0\ntitle\n{0}\nDATASET POLYDATA\nPOINTS {1} float\n"
+VTP = '<VTKFile type="PolyData"{0}><PolyData><Piece NumberOfPoints="{1}"><Points>'
+VTP += '<DataArray type="Float32" NumberOfComponents="3" format="{2}">{3}</DataArray></Points></Piece></PolyData></VTKFile>'
+
+BAD = {
+    "empty.ply": (b"", "is empty: export or copy it again"),
+    "garbage.ply": (bytes(range(256)) * 8, "does not start with 'ply'"),
+    "garbage.off": (bytes(range(256)) * 8, "does not start with 'OFF'"),
+    "garbage.obj": (bytes(range(256)) * 8, "no line that an OBJ file would have"),
+    "garbage.stl": (bytes(range(256)) * 8, "announces .* triangles"),
+    "garbage.glb": (bytes(range(256)) * 8, "trimesh cannot read it"),
+    "garbage.vtk": (bytes(range(256)) * 8, "does not start with '# vtk DataFile'"),
+    "garbage.vtp": (bytes(range(256)) * 8, "its XML is broken"),
+    "garbage.npy": (bytes(range(256)) * 8, "cannot be read as .npy"),
+    "garbage.xyz": (bytes(range(256)) * 8, "cannot be read as .xyz"),
+    "mesh.off": (FACE.format(n=3, f=0) + TRIANGLE, "it looks like a .ply file, rename it"),
+    "mesh.ply": (b"solid cube\nfacet", "it looks like a .stl file, rename it"),
+    "mesh.blend": (b"BLENDER", "ends in '.blend', which is not read: use one of .ply, .obj"),
+    "mesh": (b"ply", "ends in 'nothing', which is not read"),
+    "short.ply": (FACE.format(n=3, f=1) + "0 0 0\n1 0 0\n", "announces 3 times 'vertex', the file holds less"),
+    "shorter.ply": (FACE.format(n=3, f=2) + TRIANGLE + "3 0 1 2\n3 0", "ends inside 'face'"),
+    "binary.ply": (BINARY.format(n=3, f=1).encode() + bytes(36) + b"\x03" + bytes(4), "cannot be read as .ply"),
+    "header.ply": (b"ply\nformat ascii 1.0\nelement vertex 3", "its header has no end"),
+    "huge.ply": (BINARY.format(n=80_000_000, f=0).encode() + bytes(24), "announces 80000000 times 'vertex'"),
+    "lists.ply": (BINARY.format(n=1, f=80_000_000).encode() + bytes(24), "announces 80000000 times 'face'"),
+    "ascii.ply": (FACE.format(n=80_000_000, f=0) + TRIANGLE, "announces 80000000 times 'vertex'"),
+    "negative.ply": (FACE.format(n=-3, f=0) + TRIANGLE, "negative number"),
+    "type.ply": (FACE.format(n=3, f=0).replace("float x", "flaot x") + TRIANGLE, "flaot"),
+    "huge.off": ("OFF\n80000000 80000000 0\n0 0 0\n", "announces 80000000 vertices"),
+    "huge.stl": (b"x" * 80 + (20_000_000).to_bytes(4, "little") + bytes(50), "announces 20000000 triangles"),
+    "huge.npy": (NPY + bytes(24), "cannot be read as .npy"),
+    "huge.vtk": (VTK.format("BINARY", 90_000_000).encode() + bytes(12), "announces 270000000 numbers"),
+    "asciihuge.vtk": (VTK.format("ASCII", 90_000_000) + "0 0 0\n", "announces 270000000 numbers"),
+    "grid.vtk": (VTK.format("ASCII", 1).replace("POLYDATA", "STRUCTURED_GRID"), "only POLYDATA, surfaces, are read"),
+    "huge.vtp": (VTP.format("", 9, "binary", "AAAAQAAAAAA="), "announces 1073741824 bytes"),
+    "count.vtp": (VTP.format("", 9, "ascii", "0 0 0"), "announces 9 points and has 1"),
+    "bomb.vtp": ('<!DOCTYPE x [<!ENTITY a "aaaa">]>' + VTP.format("", 9, "ascii", "&a;"), "declares entities"),
+    "nan.ply": (FACE.format(n=3, f=0) + "0 0 0\nnan 0 0\n0 inf 0\n", "2 vertices with NaN or infinite .* vertex 1: repair"),
+    "range.ply": (FACE.format(n=3, f=1) + TRIANGLE + "3 0 1 3\n", "corner 3, and its vertices are 0 to 2"),
+    "range.obj": ("v 0 0 0\nv 1 0 0\nv 0 1 0\nf 1 2 9\n", "corner 8, and its vertices are 0 to 2"),
+    "zero.obj": ("v 0 0 0\nv 1 0 0\nv 0 1 0\nf 0 1 2\n", "OBJ counts from 1"),
+    "back.obj": ("v 0 0 0\nv 1 0 0\nv 0 1 0\nf -4 1 2\n", "only 3 came before it"),
+    "negative.off": ("OFF\n3 1 0\n" + TRIANGLE + "3 0 1 -1\n", "corner -1"),
+    "words.off": ("OFF\n3 1 0\n0 0 zero\n1 0 0\n0 1 0\n3 0 1 2\n", "zero"),
+    "flat.off": ("OFF\n3 1 0\n0 0\n1 0\n0 1\n3 0 1 2\n", "fewer than three coordinates"),
+    "none.ply": (FACE.format(n=0, f=0), "has no vertices"),
+    "rows.csv": ("1,2,3\n4,5\n", "row 2 has 2 numbers where the first has 3"),
+    "words.csv": ("x,y\na,b\n", "cannot be read as .csv"),
+    "cube.npy": (None, r"an \(N, d\) array of numbers, it holds float64 of shape \(2, 2, 2\)"),
+    "image.obj": (
+        "mtllib m.mtl\nusemtl m\nv 0 0 0\nv 1 0 0\nv 0 1 0\nvt 0 0\nf 1/1 2/1 3/1\n",
+        "texture .*gone.png is not there",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_files_get_one_line_with_their_name(tmp_path, name):
+    content, message = BAD[name]
+    path = tmp_path / name
+    if content is None:
+        np.save(path, np.zeros((2, 2, 2)))
+    else:
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    (tmp_path / "m.mtl").write_text("newmtl m\nmap_Kd gone.png\n")
+    with pytest.raises(MeshError, match=message) as caught:
+        read_mesh(path)
+    text = str(caught.value)
+    assert text.startswith(str(path))
+    assert "\n" not in text
+    assert text.endswith(".")
+    assert len(text) - len(str(path)) < 300
+
+
+@pytest.mark.parametrize("cut", [1, 10, 50])
+@pytest.mark.parametrize("kind", ["ply", "obj", "off", "stl", "glb", "npy"])
+def test_truncated_files_are_refused(tmp_path, kind, cut):
+    mesh = ragged() if kind != "npy" else replace(ragged(), faces=np.zeros((0, 3), int))
+    path = write_mesh(mesh, tmp_path / f"mesh.{kind}")
+    data = path.read_bytes()
+    path.write_bytes(data[:-cut] if kind in ("ply", "stl", "glb", "npy") else data[: len(data) // (1 + cut)])
+    if kind == "obj":  # any beginning of an OBJ file is an OBJ file: what can be seen is that faces miss vertices
+        path.write_bytes(data[len(data) // 2 :])
+    with pytest.raises(MeshError, match=r"cannot be read|corner"):
+        read_mesh(path)
+
+
+@pytest.mark.parametrize("kind", ["ply", "obj", "off", "stl", "glb", "npy", "csv"])
+def test_damaged_files_are_read_or_refused(tmp_path, kind):
+    """Bytes changed, lost or added anywhere: a mesh, or one line that names the file; nothing else."""
+    mesh = ragged() if kind not in ("npy", "csv") else Mesh(ragged().vertices, np.zeros((0, 3), int))
+    path, rng = tmp_path / f"mesh.{kind}", np.random.default_rng(0)
+    whole = write_mesh(mesh, path).read_bytes()
+    refused = 0
+    for _ in range(60):
+        at, some = int(rng.integers(min(len(whole), 500))), rng.integers(0, 256, 6, dtype=np.uint8).tobytes()
+        swap = [whole[at + 6 :], whole[at:], b""][rng.integers(3)]
+        path.write_bytes(whole[:at] + (some if rng.random() < 0.7 else b"99999999") + swap)
+        try:
+            read_mesh(path)
+        except MeshError as error:
+            assert str(error).startswith(str(path))  # noqa: PT017
+            refused += 1
+    assert refused > 10
+
+
+def test_missing_files_and_folders(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"there is no file .*nothing\.ply: check its name"):
+        read_mesh(tmp_path / "nothing.ply")
+    with pytest.raises(IsADirectoryError, match="is a folder: name a file in it"):
+        read_mesh(tmp_path)
+
+
+def test_nothing_is_overwritten_unless_forced(tmp_path):
+    mesh, other = seamed(), ragged()
+    path = write_mesh(mesh, tmp_path / "mesh.ply")
+    with pytest.raises(FileExistsError, match=r"mesh\.ply exists: choose another name, or force=True"):
+        write_mesh(other, path)
+    assert len(read_mesh(path).vertices) == 4
+    assert len(read_mesh(write_mesh(other, path, force=True)).vertices) == 30
+    (tmp_path / "mesh.png").write_bytes(b"a picture of mine")
+    with pytest.raises(FileExistsError, match=r"mesh\.png exists"):
+        write_mesh(mesh, tmp_path / "mesh.obj")
+    assert not (tmp_path / "mesh.obj").exists()
+
+
+def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
+    path = write_mesh(ragged(), tmp_path / "mesh.off")
+    before = path.read_bytes()
+
+    def full(self, *args, **kwargs):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", full)
+    with pytest.raises(OSError, match="No space left"):
+        write_mesh(ragged("float64"), path, force=True)
+    assert path.read_bytes() == before
+    assert [p.name for p in tmp_path.iterdir()] == ["mesh.off"]
+
+
+def test_folders_that_cannot_be_written(tmp_path, monkeypatch):
+    with pytest.raises(
+        FileNotFoundError, match=r"cannot write in the folder .*nowhere \(No such file or directory\): create it"
+    ):
+        write_mesh(ragged(), tmp_path / "nowhere" / "mesh.ply")
+    (tmp_path / "folder.ply").mkdir()
+    with pytest.raises(IsADirectoryError, match="is a folder: choose another name"):
+        write_mesh(ragged(), tmp_path / "folder.ply", force=True)
+
+    def refuse(*args):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    monkeypatch.setattr(os, "open", refuse)  # root may write anywhere
+    with pytest.raises(PermissionError, match=r"cannot write in the folder .*Permission denied.*choose another one"):
+        write_mesh(ragged(), tmp_path / "mesh.ply")
+
+
+@pytest.mark.parametrize(
+    ("mesh", "name", "message"),
+    [
+        (ragged(), "mesh.vtk", "'.vtk', which is not written: use one of .obj, .ply"),
+        (ragged(), "mesh.npy", "points alone, and the mesh has 40 faces"),
+        (Mesh(np.zeros((4, 2)), np.zeros((0, 3), int)), "cloud.ply", "points in 2-D"),
+        (Mesh(np.zeros((4, 3)), np.zeros((0, 3), int)), "cloud.stl", "triangles alone"),
+        (Mesh(np.full((4, 3), np.nan), np.zeros((0, 3), int)), "cloud.ply", "the mesh has 4 vertices with NaN"),
+        (Mesh(SQUARE, np.array([[0, 1, 4]])), "mesh.ply", "corner 4"),
+        (Mesh(SQUARE, np.array([[0, 1, 2]]), colours=np.zeros((3, 3))), "mesh.ply", r"one rgb for each vertex, \(4, 3\)"),
+        (Mesh(SQUARE, np.array([[0, 1, 2]]), uv=np.zeros((4, 2))), "mesh.ply", r"one pair for each corner, \(1, 3, 2\)"),
+        (Mesh(SQUARE, np.zeros((0, 4), int)), "mesh.ply", r"expected \(N, 3\) and \(F, 3\)"),
+    ],
+)
+def test_meshes_that_cannot_be_written(tmp_path, mesh, name, message):
+    with pytest.raises(MeshError, match=message):
+        write_mesh(mesh, tmp_path / name)
+    assert not any(tmp_path.iterdir())
+
+
+def test_a_missing_package_is_named(tmp_path, monkeypatch):
+    path = write_mesh(ragged(), tmp_path / "mesh.glb")
+    monkeypatch.setitem(sys.modules, "trimesh", None)
+    with pytest.raises(ImportError, match=r"pip install 'gromap\[mesh\]'"):
+        read_mesh(path)
+    for kind in ("ply", "obj", "off", "stl"):  # need nothing
+        read_mesh(write_mesh(ragged(), tmp_path / f"mesh.{kind}"))
