@@ -19,7 +19,7 @@ ROOMS = [  # from the ground up; a file may import from rooms below its own
     ["costs", "measure", "mesh.io", "mesh.clean", "mesh.geodesic"],
     ["mesh"],
     ["datasets", "mesh.embedding"],
-    ["embedding", "sinkhorn", "objective", "plan"],
+    ["embedding", "sinkhorn", "objective", "plan", "mesh.cache"],
     ["space", "solution", "report", "report.figures", "report.pose", "report.payload"],
     ["solvers.loop", "report.landscape", "report.paint", "mesh.transfer", "mesh.quality"],
     ["solvers.cnt", "report.charts"],

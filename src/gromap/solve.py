@@ -140,6 +140,7 @@ def _solve(
     info |= {"dtype": str(x.dtype), "memory": needed, "seconds": clock} | found
     if "embedding" in x.__dict__:
         info["explained"] = [x.explained, y.explained]
+        info["spectrum"] = [[round(float(v), 9) for v in s.embedding.spectrum] for s in (x, y)]
     if near:
         info |= {"tiles": near.share, "neglected_mass": float(near.neglected)}
     return Solution(

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
+from dataclasses import replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -13,6 +16,9 @@ from gromap import _check
 from gromap.costs import Cost, Indexed, Precomputed, as_cost
 from gromap.embedding import Embedding, KernelPCA, Method, Nystrom, embed, kernel_diagonal, negative_mass
 from gromap.measure import Measure
+from gromap.mesh import Mesh, read_mesh
+from gromap.mesh.cache import cached_embedding
+from gromap.mesh.embedding import METHODS, MeshEmbedding
 
 EXACT = 4096  # up to this many points `embedding="auto"` is exact kernel PCA
 REFINED = 50_000  # and up to this many it refines Nyström by a sweep over all pairs, for a spectrum right to 3e-6, else 4e-4
@@ -30,6 +36,8 @@ class Space:
     >>> space.features.shape, space.explained > 0.7, space.negative_mass < 1e-9
     ((100, 10), True, True)
     """
+
+    mesh_embedding: MeshEmbedding | None = None  #: how the points of `from_mesh` were found
 
     def __init__(
         self,
@@ -73,6 +81,40 @@ class Space:
         matrix = _check.cost_matrix(C)
         index = torch.arange(len(matrix), device=matrix.device)
         return cls(index.numpy() if _check.is_numpy(C) else index, a, Precomputed(matrix), dim, **options)
+
+    @classmethod
+    def from_mesh(
+        cls,
+        mesh: Mesh | str | Path,
+        cost: Any = "geodesic",
+        a: Any = None,
+        dim: int | float | None = None,
+        *,
+        seed: int = 0,
+        device: torch.device | str | None = None,
+        tell: Callable[[str], Any] | None = None,
+    ) -> Space:
+        """The space of a mesh, or of a mesh file, weighted by the areas of its vertices; the points of a cloud count alike.
+
+        cost: "geodesic", "heat", "diffusion" or "biharmonic" is the Euclidean distance between points of R^8 that stand for the
+        vertices (`space.mesh_embedding` tells how well; it is kept on disk, see gromap.mesh.cache). Any other cost is taken
+        between the vertices themselves.  tell: called with a line about each stage.
+
+        >>> import gromap
+        >>> from gromap.datasets import humans
+        >>> gromap.Space.from_mesh(humans().source, "biharmonic")
+        Space(4000 points, Power(p=1), 20 axes)
+        """
+        mesh = mesh if isinstance(mesh, Mesh) else read_mesh(mesh)
+        weights = mesh.vertex_areas() if a is None and len(mesh.faces) else a
+        name = mesh.name or "the mesh"
+        if not (isinstance(cost, str) and cost in METHODS):
+            return cls(mesh.vertices, weights, cost, dim, seed=seed, device=device, name=name)
+        points = _check.points(mesh.vertices, name).numpy()
+        made = cached_embedding(replace(mesh, vertices=points), cost, seed=seed, device=device or "cpu", tell=tell)
+        space = cls(made.points.astype(points.dtype), weights, "euclidean", dim, seed=seed, device=device, name=name)
+        space.mesh_embedding = made
+        return space
 
     def __len__(self) -> int:
         return len(self.measure)

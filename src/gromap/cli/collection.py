@@ -27,8 +27,8 @@ def landscape(
     where = inputs.device(device, min(len(source.vertices), len(target.vertices)))
     names = ["landscape.safetensors", "landscape.png", "report.html", "report.json"]
     place = folder.ready(out or Path(f"{source.name}-{target.name}-landscape"), names, force)
-    with show.stage("embed the shapes"):
-        x, y = (inputs.space(z, c, dim, seed, where) for z, c in zip((source, target), costs, strict=True))
+    with show.stage("embed the shapes") as tell:
+        x, y = (inputs.space(z, c, dim, seed, where, tell) for z, c in zip((source, target), costs, strict=True))
     with show.stage(f"run {starts} starts"):
         land = gromap.landscape(x, y, starts=starts, epsilon=epsilon, seed=seed)
         land.save(place / "landscape.safetensors")
@@ -73,8 +73,8 @@ def pairwise(
     with show.stage("embed the shapes") as tell:
         spaces = []
         for k, (mesh, base) in enumerate(zip(meshes, costs, strict=True)):
-            tell(f"{k + 1} of {len(meshes)}, {mesh.name}")
-            spaces.append(inputs.space(mesh, base, dim, seed, where))
+            told = lambda text, k=k: tell(f"{k + 1} of {len(meshes)}, {text}")  # noqa: E731
+            spaces.append(inputs.space(mesh, base, dim, seed, where, told))
     kept = place / "pairwise.safetensors"
     if force:
         kept.unlink(missing_ok=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ import torch
 import gromap
 from gromap.costs import NAMES, Exponential, Gaussian, Power
 from gromap.mesh import Mesh, read_mesh
+from gromap.mesh.embedding import METHODS
 from gromap.prepare import LARGE
 
 FAMILIES = {"power": Power, "gaussian": Gaussian, "exponential": Exponential}
@@ -32,8 +33,8 @@ def costs(text: str | None, meshes: Sequence[Mesh]) -> list[Any]:
     if len(names) != len(meshes):
         raise ValueError(f"--cost is one cost for all {len(meshes)} shapes, or one for each with commas between, got {text!r}.")
     for name, mesh in zip(names, meshes, strict=True):
-        if name == "geodesic" and not len(mesh.faces):
-            raise ValueError(f"{mesh.name} is a cloud, which has no geodesics: use --cost euclidean.")
+        if name in METHODS and not len(mesh.faces):
+            raise ValueError(f"{mesh.name} is a cloud, without faces, and --cost {name} needs a surface: use --cost euclidean.")
     return [_cost(name) for name in names]
 
 
@@ -44,18 +45,18 @@ def _cost(name: str) -> Any:
             return FAMILIES[family](float(number))
         except ValueError as error:
             raise ValueError(f"--cost {name}: {error}") from error
-    if name != "geodesic" and name not in NAMES:
-        known = ["geodesic", *NAMES, *(f"{family}:NUMBER" for family in FAMILIES)]
+    if name not in METHODS and name not in NAMES:
+        known = [*METHODS, *NAMES, *(f"{family}:NUMBER" for family in FAMILIES)]
         raise ValueError(f"unknown --cost {name!r}: use one of {', '.join(known)}.")
     return name
 
 
-def space(mesh: Mesh, cost: Any, dim: int | None, seed: int, device: str) -> gromap.Space:
-    """The mesh as a space, weighted by the areas of its vertices; a cloud counts every point alike."""
-    if cost == "geodesic":
-        return gromap.Space.from_mesh(mesh, cost=cost, dim=dim, seed=seed, device=device)  # type: ignore[attr-defined]
-    weights = mesh.vertex_areas() if len(mesh.faces) else None
-    return gromap.Space(mesh.vertices, weights, cost, dim, seed=seed, device=device, name=mesh.name)
+def space(mesh: Mesh, cost: Any, dim: int | None, seed: int, device: str, tell: Callable[[str], Any]) -> gromap.Space:
+    """The mesh as a space, embedded."""
+    made = gromap.Space.from_mesh(mesh, cost, dim=dim, seed=seed, device=device, tell=lambda text: tell(f"{mesh.name}, {text}"))
+    tell(f"{mesh.name}, kernel PCA")
+    made.embedding  # noqa: B018 - computed here
+    return made
 
 
 def device(name: str | None, points: int) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,8 @@ from gromap.mesh.quality import Quality, quality
 from gromap.mesh.texture import with_texture
 from gromap.mesh.transfer import coloured, push, push_labels, sharpen, textured
 from gromap.report.figures import colour_field
+
+WARM = 1e-3  # the temperature of the search
 
 
 @dataclass(frozen=True)
@@ -50,12 +53,12 @@ def match(paths: tuple[Path, Path], out: Path | None, options: Options, show: Sh
     names = ["result.safetensors", "map.txt", "map_21.txt", *given.files, "report.html", "report.json"]
     place = folder.ready(out or Path(f"{source.name}-{target.name}"), names, options.force)
 
-    with show.stage("embed the shapes"):
-        spaces = [inputs.space(z, c, options.dim, options.seed, device) for z, c in zip((source, target), costs, strict=True)]
-        for one in spaces:
-            one.embedding  # noqa: B018 - computed here
+    with show.stage("embed the shapes") as tell:
+        x, y = (
+            inputs.space(z, c, options.dim, options.seed, device, tell) for z, c in zip((source, target), costs, strict=True)
+        )
     with show.stage("match") as tell:
-        sol = gromap.solve(*spaces, epsilon=options.epsilon, init=init, seed=options.seed, callback=steps(tell))
+        sol = _solve(x, y, options, init, tell)
         sol.save(place / "result.safetensors")
         folder.write_map(place / "map.txt", sol.p2p_12)
         folder.write_map(place / "map_21.txt", sol.p2p_21)
@@ -69,7 +72,7 @@ def match(paths: tuple[Path, Path], out: Path | None, options: Options, show: Sh
             write_mesh(mesh, place / file, force=True)
         if values is not None:
             folder.write_array(place / given.files[-1], values)
-    settings = _settings(paths, options, device)
+    settings = _settings(paths, options, device) | _embedded(x, y)
     with show.stage("write the report"):
         from gromap.report.page import write_report
 
@@ -86,6 +89,23 @@ def match(paths: tuple[Path, Path], out: Path | None, options: Options, show: Sh
     facts = _facts(sol, measured, settings) | {"seconds": show.seconds, "folder": str(place), "files": names}
     folder.write_json(place / "report.json", facts)
     return facts | {"text": "\n".join([str(sol), *([str(measured)] if measured else []), f"wrote {place / 'report.html'}"])}
+
+
+def _solve(x: gromap.Space, y: gromap.Space, options: Options, init: Any, tell: Callable[[str], None]) -> gromap.Solution:
+    """Search at a temperature that blurs the coarse clouds' grain, then go on at the one asked for."""
+    sol = gromap.solve(x, y, epsilon=max(options.epsilon, WARM), init=init, seed=options.seed, callback=steps(tell))
+    if options.epsilon >= WARM:
+        return sol
+    tell("sharpen")
+    end = gromap.solve(x, y, epsilon=options.epsilon, init=sol, callback=steps(tell))
+    seconds = {name: sol.info["seconds"][name] + end.info["seconds"][name] for name in sol.info["seconds"]}
+    return replace(end, history=sol.history | end.history, info=sol.info | end.info | {"seconds": seconds})
+
+
+def _embedded(x: gromap.Space, y: gromap.Space) -> dict[str, str]:
+    """How well the coordinates of meshes follow the distances on them."""
+    made = {"source embedding": x.mesh_embedding, "target embedding": y.mesh_embedding}
+    return {name: repr(embedding) for name, embedding in made.items() if embedding}
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 import scipy.sparse.linalg
-import scipy.spatial
 import torch
+from scipy.spatial import KDTree
 from torch import Tensor
 
 from gromap import _check
@@ -74,7 +74,7 @@ def embed_mesh(
     if len(used) < len(mesh.vertices):
         place = np.searchsorted(used, mesh.faces)
         part = embed_mesh(Mesh(mesh.vertices[used], place), method, dim, vertices, seed, device, tell)
-        nearest = scipy.spatial.cKDTree(mesh.vertices[used]).query(mesh.vertices)[1]
+        nearest = KDTree(mesh.vertices[used]).query(mesh.vertices)[1]
         return MeshEmbedding(part.points[nearest], part.distances, used[part.anchors], part.distortion, part.pieces)
     tell = tell or (lambda text: None)
     label = pieces(mesh)
@@ -202,7 +202,7 @@ def _spectral(mesh: Mesh, method: str, dim: int, seed: int) -> np.ndarray:
     mass = scipy.sparse.diags_array(area).tocsc()
     shift = 1e-8 * stiff.diagonal().sum() / area.sum()
     start = np.random.default_rng(seed).normal(size=len(area))
-    inverse = scipy.sparse.linalg.LinearOperator(stiff.shape, _factor(stiff + shift * mass), dtype=np.float64)
+    inverse: Any = scipy.sparse.linalg.LinearOperator(stiff.shape, matvec=_factor(stiff + shift * mass))  # type: ignore[call-arg]
     theta, modes = scipy.sparse.linalg.eigsh(stiff, dim + 1, mass, sigma=-shift, v0=start, OPinv=inverse)
     theta, modes = theta[1:], modes[:, 1:]  # without the constant
     theta = theta.clip(1e-6 * theta.max())  # separate pieces have several constants

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 import scipy.sparse.csgraph
-import scipy.spatial
+from scipy.spatial import KDTree
 
 from gromap import _check
 from gromap.mesh.mesh import Mesh
@@ -115,7 +115,7 @@ def _exact(mesh: Mesh, sources: np.ndarray, progress: Told | None) -> np.ndarray
 def _bridged(mesh: Mesh, label: np.ndarray, sources: np.ndarray, method: str, progress: Told | None) -> np.ndarray:
     """Distances within the pieces, and between them over a tree of bridges: the way to, across and from each bridge."""
     parts = [np.flatnonzero(label == k) for k in range(label.max() + 1)]
-    trees = [scipy.spatial.cKDTree(mesh.vertices[part]) for part in parts]
+    trees = [KDTree(mesh.vertices[part]) for part in parts]
     bridges, joined, apart = [], [0], set(range(1, len(parts)))
     gaps = {k: _gap(mesh, parts, trees, 0, k) for k in apart}
     while apart:  # Prim's algorithm

@@ -1,0 +1,69 @@
+"""Mesh embeddings kept on disk, under a hash of all that they depend on: $GROMAP_CACHE, or gromap in the user's cache folder.
+
+GROMAP_CACHE=off keeps nothing. A file that cannot be read is made anew, and a folder that cannot be written is left alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gromap.files import read, write
+from gromap.mesh.embedding import MeshEmbedding, Tell, embed_mesh
+from gromap.mesh.mesh import Mesh
+
+RECIPE = 1  # raised whenever embeddings of the same mesh come out differently
+
+
+def cached_embedding(
+    mesh: Mesh,
+    method: str = "geodesic",
+    dim: int = 8,
+    vertices: int = 2000,
+    seed: int = 0,
+    device: torch.device | str = "cpu",
+    tell: Tell | None = None,
+) -> MeshEmbedding:
+    """`embed_mesh`, or what it gave the last time."""
+    folder, given = _folder(), (np.float64(mesh.vertices), np.int64(mesh.faces))
+    name = hashlib.sha256(repr((RECIPE, method, dim, vertices, seed, *(z.shape for z in given))).encode())
+    for array in given:
+        name.update(np.ascontiguousarray(array).tobytes())
+    path = folder / f"{name.hexdigest()[:32]}.safetensors" if folder else None
+    if path and path.is_file():
+        try:
+            return read(path, "embedding", "cpu", _rebuild)
+        except (ValueError, OSError):
+            pass
+    made = embed_mesh(mesh, method, dim, vertices, seed, device, tell)
+    if path:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            facts = {"distances": made.distances, "distortion": made.distortion, "pieces": made.pieces}
+            write(path, "embedding", {k: torch.from_numpy(getattr(made, k)) for k in ("points", "anchors")}, facts)
+        except OSError:
+            pass
+    return made
+
+
+def _folder() -> Path | None:
+    named = os.environ.get("GROMAP_CACHE")
+    if named:
+        return None if named.lower() == "off" else Path(named)
+    base = os.environ.get("XDG_CACHE_HOME") or os.environ.get("LOCALAPPDATA")
+    try:
+        return Path(base) / "gromap" if base else Path.home() / ".cache" / "gromap"
+    except RuntimeError:  # no home
+        return None
+
+
+def _rebuild(tensors: dict[str, Tensor], facts: dict[str, Any]) -> MeshEmbedding:
+    return MeshEmbedding(
+        tensors["points"].numpy(), facts["distances"], tensors["anchors"].numpy(), facts["distortion"], facts["pieces"]
+    )
