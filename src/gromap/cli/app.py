@@ -28,7 +28,8 @@ B = Annotated[Path, typer.Argument(metavar="B", help="The target, in any of thes
 Cost = Annotated[
     str | None,
     typer.Option(
-        help="geodesic, heat, diffusion, biharmonic, euclidean, sqeuclidean, power:0.5, gaussian:0.3, ...; two with a comma are for A and for B. "
+        help="geodesic, heat, diffusion, biharmonic, euclidean, sqeuclidean, power:0.5, gaussian:0.3, ...; two with a comma "
+        "are for A and for B. "
         "By default geodesic for two meshes, else euclidean."
     ),
 ]
@@ -67,7 +68,7 @@ def match(
     a: A,
     b: B,
     cost: Cost = None,
-    epsilon: Epsilon = 1e-4,
+    epsilon: Epsilon = 3e-4,
     dim: Dim = None,
     landmarks: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Pairs that belong together, two indices per line, from 0.")

@@ -15,7 +15,7 @@ from gromap.cli.show import Show, steps
 from gromap.mesh import Mesh, write_mesh
 from gromap.mesh.quality import Quality, quality
 from gromap.mesh.texture import with_texture
-from gromap.mesh.transfer import coloured, push, push_labels, sharpen, textured
+from gromap.mesh.transfer import coloured, push, push_labels, sharpen, textured, vertex_map
 from gromap.report.figures import colour_field
 
 WARM = 1e-3  # the temperature of the search
@@ -60,12 +60,13 @@ def match(paths: tuple[Path, Path], out: Path | None, options: Options, show: Sh
     with show.stage("match") as tell:
         sol = _solve(x, y, options, init, tell)
         sol.save(place / "result.safetensors")
-        folder.write_map(place / "map.txt", sol.p2p_12)
-        folder.write_map(place / "map_21.txt", sol.p2p_21)
+        there = vertex_map(sol.plan, y.measure.points)
+        folder.write_map(place / "map.txt", there)
+        folder.write_map(place / "map_21.txt", vertex_map(sol.plan.T, x.measure.points))
     measured = None
     if truths:
         with show.stage("measure the map"):
-            measured = quality(sol.p2p_12, source, target, truths, seed=options.seed)
+            measured = quality(there, source, target, truths, seed=options.seed)
     with show.stage(f"carry the {given.what} over"):
         dressed, values = given.carry(source, target, sol)
         for mesh, file in zip(dressed, given.files, strict=False):
@@ -82,7 +83,7 @@ def match(paths: tuple[Path, Path], out: Path | None, options: Options, show: Sh
             sol,
             title=f"{source.name} to {target.name}",
             labels=given.labels,
-            error=None if measured is None else _error(sol.p2p_12, truths[measured.truth or 0], target),
+            error=None if measured is None else _error(there, truths[measured.truth or 0], target),
             settings=settings,
             force=True,
         )

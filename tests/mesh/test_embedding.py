@@ -1,0 +1,180 @@
+"""Geodesic distances, and the coordinates that stand for them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import gromap
+from gromap.datasets import humans
+from gromap.mesh import Mesh
+from gromap.mesh import geodesic as module
+from gromap.mesh.cache import cached_embedding
+from gromap.mesh.embedding import embed_mesh, extend, laplacian
+from gromap.mesh.geodesic import distances, is_manifold, pieces
+
+
+def grid(n: int = 12, m: int = 9) -> Mesh:
+    """A flat sheet, on which geodesics are straight."""
+    x, y = np.meshgrid(np.arange(n, dtype=float), 0.7 * np.arange(m), indexing="ij")
+    corner = np.arange(n * m).reshape(n, m)
+    p, q, r, s = (z.ravel() for z in (corner[:-1, :-1], corner[1:, :-1], corner[1:, 1:], corner[:-1, 1:]))
+    faces = np.concatenate([np.stack([p, q, r], 1), np.stack([p, r, s], 1)])
+    return Mesh(np.stack([x.ravel(), y.ravel(), 0 * x.ravel()], 1), faces)
+
+
+def two_sheets(gap: float = 2.0) -> Mesh:
+    one = grid()
+    shifted = one.vertices + [11 + gap, 0, 0]
+    return Mesh(np.concatenate([one.vertices, shifted]), np.concatenate([one.faces, one.faces + len(one.vertices)]))
+
+
+def book() -> Mesh:
+    """Three pages at one edge."""
+    vertices = np.array([[0, 0, 0], [0, 0, 1.0], [1, 0, 0], [-1, 0, 0], [0, 1, 0]])
+    return Mesh(vertices, np.array([[0, 1, 2], [0, 1, 3], [0, 1, 4]]))
+
+
+def test_exact_distances_on_a_flat_sheet_are_straight():
+    mesh = grid()
+    sources = np.array([0, 17, 50, 107, 3, 9, 11, 60, 70, 80, 90, 100])  # more than one process may share
+    expected = np.linalg.norm(mesh.vertices[sources][:, None] - mesh.vertices, axis=-1)
+    np.testing.assert_allclose(distances(mesh, sources), expected, atol=1e-9)
+    heat = distances(mesh, sources, "heat")
+    assert np.abs(heat - expected).mean() < 0.05 * expected.max()
+
+
+def test_pieces_are_joined_by_their_shortest_bridge():
+    mesh = two_sheets(gap=2.0)
+    assert np.bincount(pieces(mesh)).tolist() == [108, 108]
+    d = distances(mesh, [0, 200])
+    assert np.isfinite(d).all()
+    i, j = 99, 108  # the corners at y = 0 on both sides of the gap
+    row = distances(mesh, [i])[0]
+    assert row[j] == pytest.approx(2.0)
+    assert d[0, 200] == pytest.approx(d[1, 0])  # symmetric
+    lonely = Mesh(np.concatenate([mesh.vertices, [[0, 0, 5.0]]]), mesh.faces)
+    assert distances(lonely, [0])[0, -1] == pytest.approx(5.0)
+
+
+def test_a_crash_in_the_worker_is_an_error_here(monkeypatch, tmp_path):
+    broken = tmp_path / "exact.py"
+    broken.write_text("import sys; sys.exit('boom')")
+    monkeypatch.setattr(module, "__file__", str(tmp_path / "geodesic.py"))
+    with pytest.raises(RuntimeError, match="boom"):
+        distances(grid(), [0])
+
+
+@pytest.mark.parametrize(
+    ("mesh", "method", "message"),
+    [
+        (Mesh(np.eye(3), np.zeros((0, 3), int)), "exact", "has none"),
+        (book(), "exact", "more than two faces"),
+        (grid(), "exakt", "did you mean 'exact'"),
+    ],
+)
+def test_what_has_no_geodesics_says_so(mesh, method, message):
+    with pytest.raises(ValueError, match=message):
+        distances(mesh, [0], method)
+
+
+def test_the_laplacian_knows_the_areas_and_the_extension_keeps_linear_fields():
+    mesh = grid()
+    stiff, area = laplacian(mesh)
+    assert area.sum() == pytest.approx(mesh.area)
+    assert abs(stiff.sum(1)).max() < 1e-9
+    shape = humans().source
+    anchors = np.random.default_rng(0).choice(4000, 1500, replace=False)
+    back = extend(shape, anchors, shape.vertices[anchors].astype(np.float64))
+    np.testing.assert_array_equal(back[anchors], shape.vertices[anchors])
+    assert np.linalg.norm(back - shape.vertices, axis=1).mean() < 0.01 * np.ptp(shape.vertices, axis=0).max()
+
+
+def test_a_flat_sheet_is_embedded_isometrically():
+    mesh = grid(30, 20)
+    made = embed_mesh(mesh, vertices=400, dim=4)
+    assert made.distances == "exact"
+    assert len(made.anchors) < 480
+    assert made.distortion < 0.01
+    i, j = np.random.default_rng(0).integers(0, 600, (2, 500))
+    i, j = i[i != j], j[i != j]
+    true, got = (np.linalg.norm(z[i] - z[j], axis=1) for z in (mesh.vertices, made.points))
+    assert np.abs(got / true - 1).mean() < 0.02
+
+
+def test_a_human_is_embedded_with_small_distortion():
+    mesh = humans().source
+    made = embed_mesh(mesh, "heat", vertices=600)
+    sources = np.random.default_rng(0).choice(4000, 12, replace=False)
+    true = distances(mesh, sources)
+    got = np.linalg.norm(made.points[sources][:, None] - made.points, axis=-1)
+    far = true > 0
+    assert (np.abs(got - true)[far] / true[far]).mean() < 0.10
+    again = embed_mesh(mesh, "heat", vertices=600)
+    np.testing.assert_allclose(again.points, made.points, atol=1e-8)
+
+
+@pytest.mark.parametrize("method", ["diffusion", "biharmonic"])
+def test_spectral_coordinates_do_not_see_a_pose(method):
+    flat = grid(20, 6)
+    bent = flat.vertices.copy()
+    angle = bent[:, 0] / 10
+    bent[:, 0], bent[:, 2] = 10 * np.sin(angle), 10 * (1 - np.cos(angle))
+    a, b = (embed_mesh(Mesh(v, flat.faces), method, dim=4).points for v in (flat.vertices, bent))
+    far = [np.linalg.norm(z[:, None] - z, axis=-1) for z in (a, b)]
+    assert np.abs(far[0] - far[1]).max() < 0.05 * far[0].max()
+
+
+def test_meshes_of_every_kind():
+    assert embed_mesh(book(), dim=3).distances == "heat"  # not manifold
+    assert embed_mesh(two_sheets(), vertices=100).pieces == 2
+    sheet = grid()
+    loose = Mesh(np.concatenate([sheet.vertices, [[3.1, 0.1, 0.2]]]), sheet.faces)  # a vertex without faces
+    made = embed_mesh(loose)
+    near = np.linalg.norm(sheet.vertices - loose.vertices[-1], axis=1).argmin()
+    np.testing.assert_array_equal(made.points[-1], made.points[near])
+    soup = Mesh(np.random.default_rng(0).normal(size=(600, 3)), np.arange(600).reshape(200, 3))
+    with pytest.raises(ValueError, match="200 separate pieces"):
+        embed_mesh(soup)
+    with pytest.raises(ValueError, match="no faces"):
+        embed_mesh(Mesh(np.eye(3), np.zeros((0, 3), int)))
+
+
+def test_embeddings_are_kept_and_made_anew_when_the_file_is_damaged(tmp_path, monkeypatch):
+    monkeypatch.setenv("GROMAP_CACHE", str(tmp_path))
+    calls = []
+    first = cached_embedding(grid(), tell=calls.append)
+    assert calls
+    calls.clear()
+    second = cached_embedding(grid(), tell=calls.append)
+    assert not calls
+    np.testing.assert_array_equal(first.points, second.points)
+    next(tmp_path.glob("*.safetensors")).write_bytes(b"damaged")
+    cached_embedding(grid(), tell=calls.append)
+    assert calls
+    cached_embedding(grid(), seed=1)
+    assert len(list(tmp_path.glob("*.safetensors"))) == 2
+    monkeypatch.setenv("GROMAP_CACHE", str(tmp_path / "file"))
+    (tmp_path / "file").write_text("in the way")
+    cached_embedding(grid())  # a folder that cannot be made is left alone
+
+
+def test_spaces_of_meshes(tmp_path, monkeypatch):
+    monkeypatch.setenv("GROMAP_CACHE", "off")
+    mesh = grid()
+    space = gromap.Space.from_mesh(mesh, "geodesic", dim=10)
+    assert space.mesh_embedding is not None
+    np.testing.assert_allclose(space.weights, mesh.vertex_areas() / mesh.area, rtol=1e-6)
+    path = gromap.mesh.write_mesh(mesh, tmp_path / "sheet.ply")
+    assert len(gromap.Space.from_mesh(path, "euclidean")) == 108
+    cloud = Mesh(mesh.vertices, np.zeros((0, 3), int))
+    assert np.ptp(gromap.Space.from_mesh(cloud, "euclidean").weights) == 0
+    assert gromap.solve(space, gromap.Space.from_mesh(mesh, "biharmonic", dim=10), epsilon=1e-2).plan.shape == (108, 108)
+    bad = Mesh(np.where(np.arange(108)[:, None] == 5, np.nan, mesh.vertices), mesh.faces)
+    with pytest.raises(ValueError, match="NaN or infinite"):
+        gromap.Space.from_mesh(bad)
+
+
+def test_edges_with_three_faces_are_seen():
+    assert is_manifold(grid())
+    assert not is_manifold(book())
