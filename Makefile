@@ -15,7 +15,7 @@ $(VENV)/lint-ready: $(VENV)/ready
 	$(RUN) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt ruff 'pyright[nodejs]' pre-commit
 	touch $@
 
-demo: $(VENV)/ready  ## match the shipped pair, write demo.png scaling.png
+demo: $(VENV)/ready  ## match the shipped pair, write demo.png and demo.html
 	$(RUN) -m gromap.demo
 
 test: $(VENV)/ready  ## the whole test suite, doctests included
@@ -36,4 +36,4 @@ test-gpu:  ## the tests marked gpu, with whatever torch the machine has; nothing
 	PYTHONPATH=src $(PYTHON) -m pytest -m gpu tests
 
 clean:
-	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis test-artefacts demo.png scaling.png
+	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis test-artefacts demo.png demo.html scaling.png

@@ -6,7 +6,6 @@ The pair "human" ships with gromap. The others are read from $GROMAP_DATA, or fr
 from __future__ import annotations
 
 import os
-import re
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +20,7 @@ from torch import Tensor
 import gromap
 from gromap.datasets import humans
 from gromap.engine import LowRank, whole
-from gromap.mesh import Mesh
+from gromap.mesh import Mesh, read_mesh
 from gromap.sinkhorn import Potentials, Sinkhorn, sinkhorn
 from gromap.solvers.cnt import CntProblem
 from gromap.solvers.multiscale import interpolate
@@ -31,11 +30,6 @@ Index = NDArray[np.int64]
 FILES = {"dog": "dog", "man": "mh_man", "hand": "mh_hand"}  # poses 0 and 1 of each
 PAIRS = ("human", *FILES)
 COARSE, SETTLE = 2000, 100  # points of the match that `extended_step` extends, and Sinkhorn steps after it, at most
-HEADER = (
-    rb"ply\nformat binary_little_endian 1\.0\n(?:comment[^\n]*\n)*"
-    rb"element vertex (\d+)\nproperty float x\nproperty float y\nproperty float z\n"
-    rb"element face (\d+)\nproperty list uchar int \w+\nend_header\n"
-)
 
 
 def data_folder() -> Path:
@@ -45,17 +39,6 @@ def data_folder() -> Path:
     if not (folder / "poses").is_dir():
         sys.exit(f"No shapes in {folder}: set GROMAP_DATA to the folder that holds poses/mh_man_0.ply and its neighbours.")
     return folder
-
-
-def read_mesh(path: Path) -> Mesh:
-    """A binary little-endian PLY file that holds float x, y, z and int32 triangles, nothing else."""
-    raw = path.read_bytes()
-    head = re.match(HEADER, raw)
-    if head is None or len(raw) != head.end() + 12 * int(head[1]) + 13 * int(head[2]):
-        sys.exit(f"{path} is not a whole binary little-endian PLY file of triangles with vertices x, y, z in float32.")
-    vertices = np.frombuffer(raw, "<f4", 3 * int(head[1]), head.end()).reshape(-1, 3)
-    faces = np.frombuffer(raw, [("count", "u1"), ("corners", "<i4", 3)], int(head[2]), head.end() + vertices.nbytes)
-    return Mesh(vertices.astype(np.float64), faces["corners"].astype(np.int64))
 
 
 def mesh_pair(name: str) -> tuple[Mesh, Mesh]:

@@ -111,16 +111,19 @@ def test_figure_refuses_colours_of_another_mesh(pair: Pair):
         correspondence_figure(pair.source, pair.target, colours, colours)
 
 
-def test_demo_writes_a_picture_and_prints_the_result(tmp_path, capsys):
+def test_demo_writes_a_picture_and_a_page_and_prints_the_result(tmp_path, capsys, monkeypatch):
     from matplotlib.image import imread
 
+    monkeypatch.setenv("GROMAP_CACHE", "off")
+    monkeypatch.setattr(demo, "COST", "heat")  # exact geodesics take a minute
     path = tmp_path / "men.png"
     assert demo.main([str(path)]) == 0
     out = capsys.readouterr().out
     assert "gromap.Solution: 4000 x 3900 points" in out
     assert "Converged" in out
     assert float(out.partition("matching error ")[2].partition("%")[0]) < 4
-    assert out.endswith(f"wrote {path}\n")
+    assert f"wrote {path}\n" in out
+    assert "<html" in path.with_suffix(".html").read_text()[:300]
     pixels = imread(path)[..., :3]
     assert pixels.shape[1] > 1500
     painted = pixels.min(2) < 0.95

@@ -25,7 +25,7 @@ def grid(n: int = 12, m: int = 9) -> Mesh:
 
 def two_sheets(gap: float = 2.0) -> Mesh:
     one = grid()
-    shifted = one.vertices + [11 + gap, 0, 0]
+    shifted = one.vertices + np.array([11 + gap, 0, 0])
     return Mesh(np.concatenate([one.vertices, shifted]), np.concatenate([one.faces, one.faces + len(one.vertices)]))
 
 
