@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from gromap.engine import LowRank, Score, focus, lse, repeated, sums, whole
+from gromap.engine import LowRank, Pairs, Score, focus, lse, repeated, sums, whole
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class _Marginals:
         return z[..., : self.n], z[..., self.n :]
 
 
-def sinkhorn(score: Score, log_a: Tensor, log_b: Tensor, start: Potentials, options: Sinkhorn) -> Potentials:
+def sinkhorn(score: Pairs, log_a: Tensor, log_b: Tensor, start: Potentials, options: Sinkhorn) -> Potentials:
     """Run the inner loop from the given potentials."""
     to = _Marginals(log_a, log_b)
     z = torch.cat([start.f, start.g], -1)  # (..., N + M)
