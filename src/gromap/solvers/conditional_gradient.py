@@ -110,7 +110,10 @@ class ConditionalGradientProblem:
     def transport(self, cost: Tensor) -> tuple[Tensor, Tensor]:
         """An optimal coupling, and the potential of Y."""
         a, b = (w.cpu().numpy().astype(np.float64) for w in (self.a, self.b))
-        pi, log = self.emd(a / a.sum(), b / b.sum(), cost.cpu().numpy().astype(np.float64), numItermax=10_000_000, log=True)
+        least = (cost - cost.min()).cpu().numpy().astype(np.float64)  # POT calls negative costs infeasible
+        pi, log = self.emd(a / a.sum(), b / b.sum(), least, numItermax=10_000_000, log=True)
+        if log["warning"]:
+            raise RuntimeError(f"the linear program of conditional-gradient failed in POT: {log['warning']}")
         return torch.from_numpy(pi).to(cost), torch.from_numpy(np.asarray(log["v"])).to(cost)
 
     def score(self, gamma: Coupling) -> Tensor:

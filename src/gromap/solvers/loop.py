@@ -176,8 +176,8 @@ def follow(
             gamma = here
             steps.append(step)
             stop = callback is not None and bool(callback(step))
-            settled = abs(step.gamma_change) <= options.tol
-            settled = settled and (len(steps) == 1 or abs(steps[-2].energy - step.energy) <= options.tol)
+            moved = abs(steps[-2].energy - step.energy) if len(steps) > 1 else math.inf
+            settled = max(abs(step.gamma_change), moved) <= options.tol
             if not math.isfinite(step.energy):
                 status = Status.NOT_FINITE
             elif settled:

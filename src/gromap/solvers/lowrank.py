@@ -72,7 +72,7 @@ class LowRankGW:
     5
     """
 
-    loop: Loop = Loop(Sinkhorn(500, tol=5e-4), adaptive=False, max_iter=500, tol=1e-6)
+    loop: Loop = Loop(Sinkhorn(200, tol=1e-3), adaptive=False, max_iter=500, tol=1e-6)
     rank: int = 20
 
     name = "lowrank"
@@ -106,10 +106,10 @@ class LowRankProblem:
         cell = nearest(x, coarsen(x[a > 0], a[a > 0], self.rank)[0])
         q = (1 - SMOOTH) * torch.nn.functional.one_hot(cell, self.rank).to(a) + SMOOTH / self.rank
         g = a @ q
-        if plan is None:
-            return self.look(Parts(q.log(), g.log().expand(len(self.b), -1), g.log()))
-        back = Plan(plan.score, plan.u, plan.v, plan.a, plan.b, numpy=False).T
-        return self.look(Parts(q.log(), back.conditional_mean(q).to(a).clamp(min=1e-30).log(), g.log()))
+        r = g.expand(len(self.b), -1)
+        if plan is not None:
+            r = Plan(plan.score, plan.u, plan.v, plan.a, plan.b, numpy=False).T.conditional_mean(q).to(a)
+        return self.look(self.rounded(q, r))
 
     def walk(self, gamma: Found, options: Loop) -> Iterator[tuple[Step, Found]]:
         """Mirror descent. A step that would raise the energy is halved; one that is too small is not taken."""
@@ -171,7 +171,15 @@ class LowRankProblem:
                 and float((sums - g).abs().sum() + (last - g).abs().sum()) <= options.tol
             ):
                 break
-        return self.look(Parts((q + v.log()).log_softmax(-1), (r + w.log()).log_softmax(-1), g.log()), n + 1)
+        return self.look(self.rounded((q + v.log()).softmax(-1), (r + w.log()).softmax(-1)), n + 1)
+
+    def rounded(self, q: Tensor, r: Tensor) -> Parts:
+        """Nearby parts that keep all constraints, so that energies compare: g from Q, and R as in Altschuler et al. 2017."""
+        g, sums = self.a @ q, self.b @ r
+        r = r * (g / sums).clamp(max=1.0)
+        spare = (g - self.b @ r).clamp(min=0.0) + 1e-30
+        r = r + (1 - r.sum(-1, keepdim=True)).clamp(min=0.0) * spare / spare.sum()
+        return Parts(*(z.clamp(min=1e-30).log() for z in (q, r, g)))
 
     def matrix(self, gamma: Found, plan: Plan) -> Tensor:
         return self.base.matrix(gamma.gamma, plan)
