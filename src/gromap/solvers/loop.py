@@ -8,7 +8,7 @@
 
 Line 4 is the value of (Γ', π) with OT_ε evaluated by its dual, so that an unfinished Sinkhorn costs a second-order error only.
 For CNT costs E falls by at least 8 |Γ - Γ'|² per step (Thm. altmin_convergence_reg): a step that stalls E while Γ still moves
-is not converged but oscillating.
+is not converged but oscillating. `follow` runs the solvers whose steps are not transport problems, under the same rules.
 """
 
 from __future__ import annotations
