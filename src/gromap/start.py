@@ -77,12 +77,8 @@ def _start_plan(
 ) -> Start:
     """A plan to start from: the one that is given, or that of the linear map which `init` stands for."""
     plan, duals = _given_plan(init, embedded), _zeros(embedded)
-    if (
-        isinstance(init, Solution)
-        and plan is not None
-        and init.info.get("method") == solver.name
-        and init.epsilon == embedded.eps
-    ):
+    goes_on = isinstance(init, Solution) and (init.info.get("method"), init.epsilon) == (solver.name, embedded.eps)
+    if plan is not None and goes_on:
         f, g = ((z - w).nan_to_num(nan=0.0).to(w) for z, w in ((plan.u, embedded.log_a), (plan.v, embedded.log_b)))
         duals = Potentials(f, g)
     if plan is not None:
@@ -101,7 +97,13 @@ def _given_plan(init: Any, problem: CntProblem) -> Plan | None:
     """The plan of mass 1 that `init` is, or holds; None for everything that stands for a linear map."""
     if isinstance(init, Solution | Plan):
         plan = init.plan if isinstance(init, Solution) else init
-        return plan if plan.shape == (len(problem.a), len(problem.b)) else None
+        if plan.shape != (len(problem.a), len(problem.b)):
+            return None
+        if plan.u.device != problem.x.device:
+            raise ValueError(
+                f"init is a plan on {plan.u.device}, the clouds are on {problem.x.device}: load(path, device=...)."
+            )
+        return plan
     if isinstance(init, State | Landmarks | Search | str):
         return None
     given = _check.as_tensor(init, "init")

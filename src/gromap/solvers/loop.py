@@ -169,8 +169,12 @@ class Walk(Protocol):
 def follow(
     problem: Walk, gamma: Any, duals: Potentials, options: Loop, callback: Callable[[Step], Any] | None = None
 ) -> Outcome:
-    """Take the steps of a solver of its own kind, with the stop rule, the callback and the interruption of `alternate`."""
+    """Take the steps of a solver of its own kind, with the stop rule, the callback and the interruption of `alternate`.
+
+    Its scores are whole plans: the potentials are zero, whatever is given.
+    """
     steps: list[Step] = []
+    duals = Potentials(torch.zeros_like(problem.log_a), torch.zeros_like(problem.log_b))
     try:
         for step, here in problem.walk(gamma, options):
             gamma = here
