@@ -55,7 +55,7 @@ class Sizes:
     dims: tuple[int, ...]
 
 
-QUICK = Sizes(150, 1, (10, 30, 100), (1e-2, 1e-3), 30, (250, 500, 1000), (10_000, 36_000, 100_000), (2, 5, 10, 20, 50))
+QUICK = Sizes(150, 1, (10, 30, 100), (1e-1, 1e-2), 30, (250, 500, 1000), (10_000, 36_000, 100_000), (2, 5, 10, 20, 50))
 FULL = Sizes(
     points=2000,
     seeds=20,
@@ -161,8 +161,8 @@ def thresholds(sizes: Sizes, device: torch.device) -> Iterator[Job]:
     for label, factory in SOLVERS.items():
         for update in ("standard", "symmetric"):
             for tol in sizes.thresholds:
-                most = Sinkhorn(2000, tol=tol, update=update)  # type: ignore[arg-type]
-                solver = factory(Loop(most, adaptive=False, max_steps=2000, max_iter=sizes.outer))
+                most = Sinkhorn(1000, tol=tol, update=update)  # type: ignore[arg-type]
+                solver = factory(Loop(most, adaptive=False, max_steps=1000, max_iter=sizes.outer))
                 for seed in range(sizes.seeds):
                     key = f"human/{label}/{update}/{tol:g}/{seed}"
                     yield Job("thresholds", key, lambda s=solver, k=seed: curve(s, "human", sizes.points, k, device))
