@@ -33,8 +33,8 @@ def write(folder: Path, out: Path) -> Path:
         "# The paper's experiments on solvers, again",
         f"Mode: {folder.name}. " + ", ".join(f"{name} {value}" for name, value in facts.items()) + ".",
         "Energies are those of the plans as they are, whose marginals may be off (by the dual, as the loop computes them), and "
-        "for CNT-GW and Quadratic-LowRank-GW in their costs of rank 20. *Exact* objectives are L + ε KL of the coupling next to "
-        "the plan, with the costs themselves.",
+        "for CNT-GW and Quadratic-LowRank-GW in their costs of rank 20. *Exact* objectives are L + ε KL of the coupling next "
+        "to the plan, with the costs themselves.",
     ]
     matches, dims, costs = (read(folder, e) for e in ("matches", "dims", "costs"))
     if matches:
