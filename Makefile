@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/python
 
-.PHONY: demo test lint bench test-gpu clean
+.PHONY: demo test lint bench paper test-gpu clean
 
 $(VENV)/ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -31,6 +31,9 @@ bench: $(VENV)/ready  ## speed and quality on this machine, beside the peers tha
 	$(RUN) benchmarks/match.py
 	$(RUN) benchmarks/peers.py
 	$(RUN) benchmarks/landscape.py
+
+paper: $(VENV)/ready  ## the paper's experiments on solvers, as build/paper/report.md; continues where it stopped
+	$(RUN) benchmarks/paper.py
 
 test-gpu:  ## the tests marked gpu, with whatever torch the machine has; nothing is installed
 	PYTHONPATH=src $(PYTHON) -m pytest -m gpu tests

@@ -12,7 +12,7 @@ import gromap
 ROOT = Path(gromap.__file__).parent
 ROOMS = [  # from the ground up; a file may import from rooms below its own
     ["engine.score", "engine.kernels", "files", "mesh.mesh", "mesh.exact", "mesh.formats"],
-    ["engine.tiles", "engine.triton", "engine.truncation", "mesh.texture", "mesh.formats.polygons"],
+    ["engine.tiles", "engine.mixture", "engine.triton", "engine.truncation", "mesh.texture", "mesh.formats.polygons"],
     ["engine.backend"],
     ["engine.replay"],
     ["engine", "_check", "mesh.formats.gltf", "mesh.formats.obj", "mesh.formats.plain", "mesh.formats.ply", "mesh.formats.vtk"],
@@ -23,7 +23,8 @@ ROOMS = [  # from the ground up; a file may import from rooms below its own
     ["space", "solution", "report", "report.figures", "report.pose", "report.payload"],
     ["solvers.loop", "report.landscape", "report.paint", "mesh.transfer", "mesh.quality"],
     ["solvers.cnt", "report.charts"],
-    ["solvers.kernel", "solvers.multiscale", "report.panel"],
+    ["solvers.kernel", "solvers.multiscale", "solvers.dual", "solvers.lowrank_cost", "report.panel"],
+    ["solvers.entropic", "solvers.proximal", "solvers.sampled", "solvers.lowrank", "solvers.conditional_gradient"],
     ["solvers", "search", "chirality", "report.page"],
     ["progress", "prepare", "start"],
     ["solve"],
@@ -62,7 +63,7 @@ def test_import_needs_torch_numpy_and_scipy_alone():
 import sys
 class Wall:
     def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] in {"matplotlib", "safetensors", "sklearn", "joblib", "trimesh", "typer", "rich", "pandas"}:
+        if name.split(".")[0] in {"matplotlib", "safetensors", "sklearn", "joblib", "trimesh", "typer", "rich", "pandas", "ot"}:
             raise ImportError(f"gromap imported {name}")
 sys.meta_path.insert(0, Wall())
 import torch

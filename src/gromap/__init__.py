@@ -9,7 +9,20 @@ from gromap.search import Landmarks, Search, landmarks
 from gromap.sinkhorn import Annealing, Sinkhorn
 from gromap.solution import Interrupted, Solution, State, Status, load
 from gromap.solve import solve
-from gromap.solvers import CntGW, KernelGW, Loop, Multiscale, Step
+from gromap.solvers import (
+    CntGW,
+    ConditionalGradientGW,
+    DualGW,
+    EntropicGW,
+    KernelGW,
+    Loop,
+    LowRankCostGW,
+    LowRankGW,
+    Multiscale,
+    ProximalGW,
+    SampledGW,
+    Step,
+)
 from gromap.space import Space
 
 __version__ = "0.1.0"
@@ -17,7 +30,10 @@ __version__ = "0.1.0"
 __all__ = [
     "Annealing",
     "CntGW",
+    "ConditionalGradientGW",
     "Custom",
+    "DualGW",
+    "EntropicGW",
     "Exponential",
     "Gaussian",
     "Hyperbolic",
@@ -27,11 +43,15 @@ __all__ = [
     "Landmarks",
     "Landscape",
     "Loop",
+    "LowRankCostGW",
+    "LowRankGW",
     "Multiscale",
     "Nystrom",
     "Plan",
     "Power",
     "Precomputed",
+    "ProximalGW",
+    "SampledGW",
     "Search",
     "Sinkhorn",
     "Solution",

@@ -6,6 +6,8 @@ A = diag(√a) K diag(√a),
     X = K diag(√a) V / √θ        features, centred, with covariance diag(θ); also defined where a_i = 0
     X(x) = -½ c(x, ·) B + shift  Kernel-Proj, with B = diag(√a) V / √θ: the same map for old and for new points
 
+Without the centring, K = -½ C has eigenvalues of both signs: `signed_factors` keeps the largest in magnitude, for any cost.
+
 A is only ever applied to blocks of vectors (engine.cost_apply): block Krylov iterations from a random start, or from a
 Nyström embedding of a few landmarks.
 """
@@ -14,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -101,11 +104,31 @@ def negative_mass(cost: Cost, measure: Measure, sample: int = 512, seed: int = 0
     return float(-theta[theta < -rounding].sum() / theta.abs().sum().clamp(min=1e-300))
 
 
-class _Kernel:
-    """The centred kernel of a measure, applied to blocks of vectors in float64; one sweep over all pairs per call."""
+class Factors(NamedTuple):
+    """-½ c(x_i, x_j) ≈ Σ_d signs_d values_id values_jd."""
 
-    def __init__(self, cost: Cost, points: Tensor, a: Tensor):
-        self.cost, self.points, self.a, self.root = cost, points, a, a.sqrt()
+    values: Tensor  # (N, D) float64
+    signs: Tensor  # (D,) 1 or -1
+    error: float  # (Σ a_i a_j (c_ij - ĉ_ij)² / Σ a_i a_j c_ij²)^½
+
+
+def signed_factors(cost: Cost, measure: Measure, dim: int, seed: int = 0) -> Factors:
+    """The best symmetric approximation of rank `dim` to the cost, in the metric of the weights; no need for it to be CNT."""
+    a = measure.weights.double()
+    kernel = _Kernel(cost, measure.points, a, centred=False)
+    theta, _, image, _ = _eigenpairs(kernel, dim, KernelPCA(tol=1e-6), torch.Generator().manual_seed(seed))
+    kept = theta.abs() > CUTOFF * len(a) * theta.abs().max()
+    values = image * torch.where(kept, theta.abs().clamp(min=1e-300).rsqrt(), 0.0)
+    total = 0.25 * float(a @ cost_apply(lambda x, y: cost(x, y).square(), measure.points, measure.points, a[:, None])[:, 0])
+    missed = 1 - float(theta.square().sum()) / total if total > 0 else 0.0
+    return Factors(values, torch.where(theta < 0, -1.0, 1.0).to(values), max(0.0, missed) ** 0.5)
+
+
+class _Kernel:
+    """-½ H C Hᵀ, or -½ C, applied to blocks of vectors in float64; one sweep over all pairs per call."""
+
+    def __init__(self, cost: Cost, points: Tensor, a: Tensor, centred: bool = True):
+        self.cost, self.points, self.a, self.root, self.centred = cost, points, a, a.sqrt(), centred
         self.costs = cost(points, points).double() if len(points) <= DENSE else None
         self.mean: Tensor | None = None  # Σ_j a_j c_ij, a by-product of the first sweep
 
@@ -120,8 +143,16 @@ class _Kernel:
     def __call__(self, v: Tensor) -> Tensor:
         """K diag(√a) v.  (N, w)"""
         w = self.root[:, None] * v
+        if not self.centred:
+            return -0.5 * self.cost_apply(w)
         z = -0.5 * self.cost_apply(w - self.a[:, None] * w.sum(0))
         return z - self.a @ z
+
+    def leading(self, matrix: Tensor, dim: int) -> tuple[Tensor, Tensor]:
+        """The largest eigenvalues, and their vectors: those that an embedding keeps, or the largest in magnitude."""
+        theta, v = torch.linalg.eigh(matrix)
+        order = (theta if self.centred else theta.abs()).argsort(descending=True)[:dim]
+        return theta[order], v[:, order]
 
     def matrix(self) -> Tensor:
         """A = diag(√a) K diag(√a), dense.  (N, N)"""
@@ -147,31 +178,42 @@ def kernel_matrix(costs: Tensor, a: Tensor) -> Tensor:
 
 
 def _kernel_pca(cost: Cost, measure: Measure, dim: int, method: Method, seed: int) -> Embedding:
-    n, a = len(measure), measure.weights.double()
-    kernel = _Kernel(cost, measure.points, a)
-    if n <= SMALL or (3 * dim >= n and n <= DENSE):
-        theta, basis = (z.flip(-1) for z in torch.linalg.eigh(kernel.matrix()))
-        theta, basis = theta[:dim], basis[:, :dim]
-        return _finish(kernel, theta, basis, kernel(basis), 0.0)
+    kernel = _Kernel(cost, measure.points, measure.weights.double())
     generator = torch.Generator().manual_seed(seed)
-    width = min(n, dim + OVERSAMPLING)
-    if isinstance(method, Nystrom):
-        start = _landmark_embedding(cost, measure, width, method, generator)
-        if method.refine == 0:
-            return _truncate(_recentre(start, measure), dim)
-        guess = kernel.root[:, None] * start.project(measure.points)
-        return _krylov(kernel, guess, dim, tol=0.0, max_sweeps=method.refine)
-    guess = torch.randn(n, width, generator=generator, dtype=torch.float64).to(a.device)
-    return _krylov(kernel, guess, dim, tol=method.tol, max_sweeps=method.max_sweeps)
+    if isinstance(method, KernelPCA) or _is_small(len(measure), dim):
+        exact = method if isinstance(method, KernelPCA) else KernelPCA()
+        return _finish(kernel, *_eigenpairs(kernel, dim, exact, generator))
+    start = _landmark_embedding(cost, measure, min(len(measure), dim + OVERSAMPLING), method, generator)
+    if method.refine == 0:
+        return _truncate(_recentre(start, measure), dim)
+    guess = kernel.root[:, None] * start.project(measure.points)
+    return _finish(kernel, *_krylov(kernel, guess, dim, tol=0.0, max_sweeps=method.refine))
 
 
-def _krylov(kernel: _Kernel, guess: Tensor, dim: int, tol: float, max_sweeps: int) -> Embedding:
+def _is_small(n: int, dim: int) -> bool:
+    """Whether to compute all eigenvectors."""
+    return n <= SMALL or (3 * dim >= n and n <= DENSE)
+
+
+Eigenpairs = tuple[Tensor, Tensor, Tensor, float]  # θ, V, K diag(√a) V, and the largest residual over |θ_1|
+
+
+def _eigenpairs(kernel: _Kernel, dim: int, method: KernelPCA, generator: torch.Generator) -> Eigenpairs:
+    n = len(kernel.a)
+    if _is_small(n, dim):
+        theta, v = kernel.leading(kernel.matrix(), dim)
+        return theta, v, kernel(v), 0.0
+    guess = torch.randn(n, min(n, dim + OVERSAMPLING), generator=generator, dtype=torch.float64).to(kernel.a.device)
+    return _krylov(kernel, guess, dim, method.tol, method.max_sweeps)
+
+
+def _krylov(kernel: _Kernel, guess: Tensor, dim: int, tol: float, max_sweeps: int) -> Eigenpairs:
     """Rayleigh-Ritz in the block Krylov space span{Q, AQ, A²Q, ...}; one sweep over all pairs per block."""
     root = kernel.root[:, None]
-    block = _orthonormal(guess - root * (kernel.root @ guess))
+    block = _orthonormal(guess - root * (kernel.root @ guess) if kernel.centred else guess)
     basis, image = block, kernel(block)  # Q and K diag(√a) Q
     for sweep in range(max_sweeps):
-        theta, ritz = (z.flip(-1)[..., :dim] for z in torch.linalg.eigh(_symmetric(basis.mT @ (root * image))))
+        theta, ritz = kernel.leading(_symmetric(basis.mT @ (root * image)), dim)
         residual = float(((root * image) @ ritz - basis @ ritz * theta).norm(dim=0).max() / theta.abs().max().clamp(min=1e-300))
         if residual <= tol or sweep == max_sweeps - 1 or basis.shape[1] + block.shape[1] > len(basis):
             break
@@ -180,7 +222,7 @@ def _krylov(kernel: _Kernel, guess: Tensor, dim: int, tol: float, max_sweeps: in
             block = block - basis @ (basis.mT @ block)
         block = _orthonormal(block)
         basis, image = torch.cat([basis, block], 1), torch.cat([image, kernel(block)], 1)
-    return _finish(kernel, theta, basis @ ritz, image @ ritz, residual)
+    return theta, basis @ ritz, image @ ritz, residual
 
 
 def _finish(kernel: _Kernel, theta: Tensor, v: Tensor, image: Tensor, residual: float) -> Embedding:

@@ -169,7 +169,7 @@ def objective(problem: CntProblem, gamma: Tensor, steps: int = 100) -> Tensor:
     f, g = (w.new_zeros(len(gamma), len(w)) for w in (problem.a, problem.b))
     score = problem.score(gamma)
     end = sinkhorn(score, problem.log_a, problem.log_b, Potentials(f, g), Sinkhorn(steps, tol=2e-3))
-    _, rows = problem.correlate(score, end.f + problem.log_a, end.g + problem.log_b)
+    _, rows = problem.correlate(gamma, score, end.f + problem.log_a, end.g + problem.log_b)
     return problem.constant + 8 * problem.norm2(gamma) + transport_value(problem, end, rows)
 
 

@@ -35,12 +35,17 @@ def lifted_score(gamma: Tensor, x: Tensor, y: Tensor, eps: float, grid: Grid | N
 
     gamma may carry batch axes: (..., D, E).  grid: the spatial order of both clouds, where tiles may be left out.
     """
+    turned = bilinear_score(gamma, x, y, eps)
+
+    def lift(features: Tensor, z: Tensor) -> Tensor:
+        norms = (4 / eps) ** 0.5 * z.square().sum(-1, keepdim=True)
+        return torch.cat([features, norms.expand(*features.shape[:-1], 1)], -1)
+
+    return LowRank(lift(turned.q, x), lift(turned.k, y), grid if gamma.ndim == 2 else None)
+
+
+def bilinear_score(gamma: Tensor, x: Tensor, y: Tensor, eps: float) -> LowRank:
+    """(16/ε) <x_i, Γ y_j> as a score of rank min(D, E), both factors of the same size; for a batch of Γ too."""
     u, s, vt = torch.linalg.svd(gamma.double(), full_matrices=False)
     half = (16 / eps * s).sqrt()[..., None, :]  # (..., 1, R)
-
-    def lift(z: Tensor, axes: Tensor) -> Tensor:
-        norms = (4 / eps) ** 0.5 * z.square().sum(-1, keepdim=True)
-        turned = z @ (axes * half).to(z.dtype)
-        return torch.cat([turned, norms.expand(*turned.shape[:-1], 1)], -1)
-
-    return LowRank(lift(x, u), lift(y, vt.mT), grid if gamma.ndim == 2 else None)
+    return LowRank(x @ (u * half).to(x.dtype), y @ (vt.mT * half).to(y.dtype))

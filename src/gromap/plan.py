@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from gromap import _check
-from gromap.engine import LowRank, Score, apply, argmax, lse, sums, topk, whole
+from gromap.engine import Score, apply, argmax, lse, sums, topk, whole
 
 DENSE_LIMIT = 1 << 26  # entries that `dense()` makes without being forced: 512 MiB in float64
 
@@ -58,7 +58,7 @@ class Plan:
 
     def matrix(self) -> Tensor:
         """The (N, M) matrix as a tensor, whatever its size."""
-        s = self.score.dense() if isinstance(self.score, LowRank) else self.score
+        s = self.score if isinstance(self.score, Tensor) else self.score.dense()
         return (s + self.u[:, None] + self.v).exp_()
 
     @property

@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from gromap.engine import LowRank, Replay, Score, focus, lse, sums, whole
+from gromap.engine import LowRank, Pairs, Replay, Score, focus, lse, sums, whole
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ class _Marginals:
 
 
 def sinkhorn(
-    score: Score, log_a: Tensor, log_b: Tensor, start: Potentials, options: Sinkhorn, replay: Replay | None = None
+    score: Pairs, log_a: Tensor, log_b: Tensor, start: Potentials, options: Sinkhorn, replay: Replay | None = None
 ) -> Potentials:
     """Run the inner loop from the given potentials.  replay: kept by who calls again with the same marginals and update."""
     to = _Marginals(log_a, log_b)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from gromap import _check
-from gromap.engine import LowRank
+from gromap.engine import LowRank, Mixture, Score
 from gromap.files import read, write
 from gromap.plan import Plan
 
@@ -23,7 +23,10 @@ class Status(Enum):
     CONVERGED = "Converged: the energy and the linear map settled and the marginals hold."
     MAX_ITER = "Stopped at max_iter before the energy settled: raise max_iter, or continue with init=solution."
     MARGINALS = "The energy settled but the plan misplaces mass: allow more Sinkhorn steps, or raise epsilon."
-    OSCILLATES = "The plan oscillates, as it may when a cost is not of negative type: use a CNT cost or raise epsilon."
+    OSCILLATES = (
+        "The plan oscillates, as it may when a cost is not of negative type, or gradients are sampled: use a CNT cost, "
+        "another method, or raise epsilon."
+    )
     STOPPED = "Stopped by the callback: continue with init=solution."
     NOT_FINITE = "The numbers overflowed: raise epsilon, or pass float64 data."
 
@@ -103,8 +106,11 @@ class Solution:
     def potentials(self) -> tuple[Any, Any]:
         """The dual potentials (f, g), in units of the scaled cost, squared."""
         f, g = self.state.f, self.state.g
-        assert f is not None
-        assert g is not None
+        if f is None or g is None:
+            raise ValueError(
+                f"method {self.info.get('method', '?')!r} has no potentials of the lifted cost C_Γ: sol.plan.u and sol.plan.v "
+                "are its own, plus the logarithms of the weights; or continue with solve(..., method='cnt', init=sol)."
+            )
         return _check.to_array(f, self.plan.numpy), _check.to_array(g, self.plan.numpy)
 
     def push(self, values: Any) -> Any:
@@ -131,8 +137,15 @@ class Solution:
     def save(self, path: str | Path) -> Path:
         """Write everything to a .safetensors file, whole or not at all; `gromap.load` reads it back."""
         plan, state = self.plan, self.state
-        score = {"q": plan.score.q, "k": plan.score.k} if isinstance(plan.score, LowRank) else {"score": plan.score}
-        tensors = score | {"u": plan.u, "v": plan.v, "a": plan.a, "b": plan.b, "gamma": state.gamma, "f": state.f, "g": state.g}
+        tensors = _score_tensors(plan.score) | {
+            "u": plan.u,
+            "v": plan.v,
+            "a": plan.a,
+            "b": plan.b,
+            "gamma": state.gamma,
+            "f": state.f,
+            "g": state.g,
+        }
         tensors |= {f"history.{name}": torch.from_numpy(np.asarray(values)) for name, values in self.history.items()}
         facts = {"value": self.value, "value_gw": self.value_gw, "epsilon": self.epsilon, "scale": list(self.scale)}
         facts |= {"status": self.status.name, "numpy": plan.numpy, "info": self.info}
@@ -153,12 +166,23 @@ def load(path: str | Path, device: torch.device | str = "cpu") -> Solution:
     return read(path, "solution", device, _rebuild)
 
 
+def _score_tensors(score: Score) -> dict[str, Tensor]:
+    if isinstance(score, Tensor):
+        return {"score": score}
+    return {"q": score.q, "k": score.k} if isinstance(score, LowRank) else {"log_q": score.q, "log_k": score.k}
+
+
+def _score(tensors: dict[str, Tensor]) -> Score:
+    if "score" in tensors:
+        return tensors["score"]
+    return LowRank(tensors["q"], tensors["k"]) if "q" in tensors else Mixture(tensors["log_q"], tensors["log_k"])
+
+
 def _rebuild(tensors: dict[str, Tensor], facts: dict[str, Any]) -> Solution:
-    score = tensors["score"] if "score" in tensors else LowRank(tensors["q"], tensors["k"])
     history = {name.removeprefix("history."): t.cpu().numpy() for name, t in tensors.items() if name.startswith("history.")}
     return Solution(
-        plan=Plan(score, tensors["u"], tensors["v"], tensors["a"], tensors["b"], facts["numpy"]),
-        state=State(tensors["gamma"], tensors["f"], tensors["g"]),
+        plan=Plan(_score(tensors), tensors["u"], tensors["v"], tensors["a"], tensors["b"], facts["numpy"]),
+        state=State(tensors["gamma"], tensors.get("f"), tensors.get("g")),
         value=facts["value"],
         value_gw=facts["value_gw"],
         epsilon=facts["epsilon"],

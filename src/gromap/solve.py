@@ -17,8 +17,10 @@ from gromap.prepare import LARGE, spaces_of, units_of
 from gromap.progress import Progress
 from gromap.sinkhorn import half_step
 from gromap.solution import Solution, State
-from gromap.solvers import METHODS, CntGW, KernelGW, Multiscale, Solver, Step
-from gromap.solvers.loop import alternate
+from gromap.solvers import METHODS, CntGW, DualGW, Multiscale, Solver, Step
+from gromap.solvers.lowrank import LowRankProblem
+from gromap.solvers.lowrank_cost import LowRankCostProblem
+from gromap.solvers.sampled import SampledProblem
 from gromap.space import Space
 from gromap.start import start, told
 
@@ -51,6 +53,8 @@ def solve(
     scale: "each" divides each cost by its own unit (`Space.scale`: radius 1, as in the paper), "joint" divides both by the
         larger unit, None takes the costs as given.
     method: "cnt", "kernel", "multiscale", or a solver object with options; "auto" is "multiscale" from 3000 points, or "cnt".
+        Those before: "entropic", "lowrank-cost", "lowrank", "sampled", "dual", "proximal", "proximal-kernel",
+        "conditional-gradient". One epsilon means the same for all that have an entropy.
     dim: axes of the embedding, a share of variance in (0, 1), or a pair; None = 20, or N if there are fewer points.
     init: "auto" or `Search(...)` (a global search on coarse clouds), "zero", "random", `landmarks(pairs)`, a (D, E) matrix, an
         (N, M) plan, a map of N integers, an earlier Solution.
@@ -100,13 +104,13 @@ def _solve(
     """Embed, search, run, evaluate."""
     relative = x.scale * y.scale / (units[0] * units[1])
     loop = replace(solver.loop, tol=solver.loop.tol * relative)
-    if not isinstance(solver, KernelGW):
+    if isinstance(solver, CntGW | Multiscale | DualGW):
         x.warn_if_not_cnt()
         y.warn_if_not_cnt()
     clock = {"embed": -time.perf_counter()}
     if show:
         show(f"embedding {len(x)} and {len(y)} points on {x.device}, about {needed / 2**20:.0f} MiB")
-    problem = solver.problem(x, y, units, eps)
+    problem: Any = solver.problem(x, y, units, eps, seed)
     clock["embed"] += time.perf_counter()
     clock["search"] = -time.perf_counter()
     if show:
@@ -120,7 +124,7 @@ def _solve(
             show.step(step, loop.max_iter)
         return callback(step) if callback is not None else None
 
-    end = alternate(problem, problem.start(begin.gamma, begin.plan), begin.duals, loop, watch)
+    end = solver.descend(problem, problem.start(begin.gamma, begin.plan), begin.duals, loop, watch)
     g = end.duals.g
     f = half_step(end.score, problem.log_b, g)  # rows exact, columns reported
     near = end.score.near if isinstance(end.score, LowRank) else None
@@ -133,6 +137,7 @@ def _solve(
     rows, cols = (s.double() for s in plan.sums)
     kl = inner + float(rows @ f.double() + cols @ g.double())
     clock["solve"] += time.perf_counter()
+    gamma = problem.matrix(end.gamma, plan).to(x.dtype)
     if show:
         show.close()
     info: dict[str, Any] = {"method": solver.name, "engine": engine_name(end.score), "device": str(x.device)}
@@ -141,11 +146,13 @@ def _solve(
     if "embedding" in x.__dict__:
         info["explained"] = [x.explained, y.explained]
         info["spectrum"] = [[round(float(v), 9) for v in s.embedding.spectrum] for s in (x, y)]
+    if isinstance(problem, LowRankCostProblem | SampledProblem | LowRankProblem):
+        info["cost_error"] = problem.cost_error
     if near:
         info |= {"tiles": near.share, "neglected_mass": float(near.neglected)}
     return Solution(
         plan=plan,
-        state=State(problem.matrix(end.gamma, plan).to(x.dtype), eps * f, eps * g),
+        state=State(gamma) if problem.primal else State(gamma, eps * f, eps * g),
         value=loss + eps * kl,
         value_gw=loss,
         epsilon=eps,
@@ -159,7 +166,7 @@ def _solve(
 def _solver(method: Any, points: int, max_iter: int | None, tol: float | None) -> Solver:
     if not isinstance(method, Solver):
         name = _check.choice(method, ["auto", *METHODS], "method")
-        solver = (Multiscale if points >= LARGE else CntGW)() if name == "auto" else METHODS[name]()
+        solver = (Multiscale if points >= LARGE else CntGW)() if name == "auto" else METHODS[name]
     else:
         solver = method
     loop = solver.loop

@@ -184,7 +184,7 @@ class Space:
             warnings.warn(
                 f"the cost of {self.name} is not conditionally of negative type: {self.negative_mass:.1%} of its spectrum is "
                 "negative and was left out of the embedding. The match minimises a different cost; use method='kernel' "
-                "for the exact one (it may oscillate), or a CNT cost such as 'euclidean'.",
+                "for the exact one or 'lowrank-cost' in linear memory (they may oscillate), or a CNT cost such as 'euclidean'.",
                 stacklevel=4,
             )
 

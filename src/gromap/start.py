@@ -15,15 +15,15 @@ from gromap.chirality import handedness
 from gromap.engine import LowRank, apply, focus
 from gromap.plan import Plan
 from gromap.search import Landmarks, Minima, Search, best_start, landmark_start, random_starts, reach
-from gromap.sinkhorn import Potentials, half_step
+from gromap.sinkhorn import Potentials, Sinkhorn, half_step, sinkhorn
 from gromap.solution import Solution, State
-from gromap.solvers import KernelGW, Loop, Multiscale, Solver
+from gromap.solvers import CntGW, Loop, Multiscale, Solver
 from gromap.solvers.cnt import CntProblem, scaled_features
-from gromap.solvers.kernel import KernelProblem
 from gromap.solvers.loop import alternate
 from gromap.solvers.multiscale import interpolate
 from gromap.space import Space
 
+SETTLE = 500  # Sinkhorn steps at most, for the plan of a linear map that a solver is to start from
 FINER = 5  # how much closer the marginals of coarse levels are met: cheap there, and it saves steps on all points
 
 
@@ -37,24 +37,27 @@ class Start:
 
 
 def start(
-    init: Any, problem: CntProblem | KernelProblem, x: Space, y: Space, units: tuple[float, float],
-    solver: Solver, loop: Loop, seed: int,
-) -> Start:  # fmt: skip
-    """Γ_0 and the potentials for the problem."""
+    init: Any, problem: Any, x: Space, y: Space, units: tuple[float, float], solver: Solver, loop: Loop, seed: int
+) -> Start:
+    """Γ_0 and the potentials for the problem; or a plan, for the solvers that start from one."""
+    if problem.primal and isinstance(init, str) and init == "zero":
+        return Start(torch.empty(0), _zeros(problem))
     embedded = problem
-    if isinstance(solver, KernelGW):
+    if type(problem) is not CntProblem:
         features = scaled_features(x, units[0]), scaled_features(y, units[1])
         embedded = CntProblem(*features, problem.a, problem.b, problem.eps)
-    assert isinstance(embedded, CntProblem)
+    if problem.primal:
+        return _start_plan(init, embedded, x, y, units, solver, loop, seed)
     search = Search() if isinstance(init, str) and init == "auto" else init if isinstance(init, Search) else None
     state = State(torch.empty(0)) if search else _state(init, embedded, seed)
     if state.f is not None and state.g is not None and (len(state.f), len(state.g)) == (len(x), len(y)):
-        gamma, duals = _next(embedded, state.gamma, (state.g / problem.eps).to(problem.log_b))
+        last = problem if isinstance(problem, CntProblem) else embedded
+        gamma, duals = _next(last, state.gamma, (state.g / problem.eps).to(problem.log_b))
         return Start(gamma, duals, init.plan if isinstance(init, Solution) else None)
 
     levels = solver.pyramid(embedded) if isinstance(solver, Multiscale) else [embedded]
     first, minima = levels[0], None
-    gamma, duals = state.gamma.to(x.device).double(), Potentials(torch.zeros_like(first.log_a), torch.zeros_like(first.log_b))
+    gamma, duals = state.gamma.to(x.device).double(), _zeros(first)
     if search:
         hand = handedness(x, y, embedded) if search.chirality else None
         gamma, duals, minima = best_start(first, loop, seed, search, hand)
@@ -63,6 +66,56 @@ def start(
         gamma, duals = end.gamma, interpolate(coarse, end.gamma, end.duals, fine)
     sizes = tuple(max(len(p.a), len(p.b)) for p in levels) if len(levels) > 1 else ()
     return Start(gamma, duals, minima=minima, levels=sizes)
+
+
+def _zeros(problem: Any) -> Potentials:
+    return Potentials(torch.zeros_like(problem.log_a), torch.zeros_like(problem.log_b))
+
+
+def _start_plan(
+    init: Any, embedded: CntProblem, x: Space, y: Space, units: tuple[float, float], solver: Solver, loop: Loop, seed: int
+) -> Start:
+    """A plan to start from: the one that is given, or that of the linear map which `init` stands for."""
+    plan, duals = _given_plan(init, embedded), _zeros(embedded)
+    goes_on = isinstance(init, Solution) and (init.info.get("method"), init.epsilon) == (solver.name, embedded.eps)
+    if plan is not None and goes_on:
+        f, g = ((z - w).nan_to_num(nan=0.0).to(w) for z, w in ((plan.u, embedded.log_a), (plan.v, embedded.log_b)))
+        duals = Potentials(f, g)
+    if plan is not None:
+        return Start(torch.empty(0), duals, plan)
+    found = start(init, embedded, x, y, units, CntGW(loop), loop, seed)
+    if not bool(found.gamma.any()):
+        return replace(found, duals=duals)
+    score = embedded.score(found.gamma)
+    ends = sinkhorn(score, embedded.log_a, embedded.log_b, found.duals, Sinkhorn(SETTLE, tol=loop.marginal_tol))
+    f = half_step(score, embedded.log_b, ends.g)
+    plan = Plan(score, f + embedded.log_a, ends.g + embedded.log_b, embedded.a, embedded.b)
+    return replace(found, duals=duals, plan=plan)
+
+
+def _given_plan(init: Any, problem: CntProblem) -> Plan | None:
+    """The plan of mass 1 that `init` is, or holds; None for everything that stands for a linear map."""
+    if isinstance(init, Solution | Plan):
+        plan = init.plan if isinstance(init, Solution) else init
+        if plan.shape != (len(problem.a), len(problem.b)):
+            return None
+        if plan.u.device != problem.x.device:
+            raise ValueError(
+                f"init is a plan on {plan.u.device}, the clouds are on {problem.x.device}: load(path, device=...)."
+            )
+        return plan
+    if isinstance(init, State | Landmarks | Search | str):
+        return None
+    given = _check.as_tensor(init, "init")
+    if tuple(given.shape) != (len(problem.x), len(problem.y)) or given.shape == (problem.x.shape[1], problem.y.shape[1]):
+        return None
+    pi = _check.tensor(given, "init").to(problem.x)
+    if bool((pi < 0).any()) or not float(pi.sum()) > 0:
+        raise ValueError(
+            f"init is a plan with entries from {float(pi.min()):.3g} that sum to {float(pi.sum()):.3g}: masses are >= 0."
+        )
+    u, v = (torch.zeros_like(w) for w in (problem.a, problem.b))
+    return Plan((pi / pi.sum()).log(), u, v, problem.a, problem.b)
 
 
 def _state(init: Any, problem: CntProblem, seed: int) -> State:
@@ -100,11 +153,12 @@ def _state(init: Any, problem: CntProblem, seed: int) -> State:
 
 def _next(problem: CntProblem, gamma: Tensor, g: Tensor) -> tuple[Tensor, Potentials]:
     """The linear map of the plan that Γ and one potential give: where the loop would have gone on, at any temperature."""
-    score = problem.score(gamma.to(problem.x.device))
+    gamma = gamma.to(problem.x.device)
+    score = problem.score(gamma)
     duals = Potentials(half_step(score, problem.log_b, g), g)  # rows exact: a plan of mass one
     score = focus(score, duals.f, duals.g, problem.log_a, problem.log_b)
     assert isinstance(score, LowRank)
-    return problem.correlate(score, duals.f + problem.log_a, duals.g + problem.log_b)[0], duals
+    return problem.correlate(gamma, score, duals.f + problem.log_a, duals.g + problem.log_b)[0], duals
 
 
 def _gamma_of_plan(pi: Tensor | Plan, problem: CntProblem) -> Tensor:

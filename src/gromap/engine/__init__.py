@@ -7,10 +7,11 @@
     argmax(score, v)           (N,)       column of the largest          hard matching, k-means assignment
     cost_apply(cost, x, y, w)  (N, w)     Σ_j c(x_i, y_j) w_j            kernel PCA, Kernel-Proj
 
-with π_ij = exp(s_ij + u_i + v_j) and a score that is `LowRank(q, k)` or a dense tensor. For sums over i, hand in
-`score.mT`. Only `lse` is differentiable: its backward is `apply`, to first order.
+with π_ij = exp(s_ij + u_i + v_j) and a score that is `LowRank(q, k)`, a dense tensor, or a `Mixture(q, k)`. For sums
+over i, hand in `score.mT`. Only `lse` is differentiable: its backward is `apply`, to first order.
 
-Low-rank float32 scores on a CUDA device go to the fused kernels of triton.py where Triton is there, all else to tiles.py.
+Low-rank float32 scores on a CUDA device go to the fused kernels of triton.py where Triton is there, mixtures to the closed
+forms of mixture.py, all else to tiles.py.
 `focus(score, f, g, ...)` finds the tiles that matter at given potentials (truncation.py); `lse`, `sums` and `apply` then visit
 these alone.
 """
@@ -23,16 +24,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gromap.engine import tiles
+from gromap.engine import mixture, tiles
 from gromap.engine.backend import backend, fused_for
 from gromap.engine.replay import Replay
-from gromap.engine.score import Grid, LowRank, Score
-from gromap.engine.tiles import topk
+from gromap.engine.score import Grid, LowRank, Mixture, Pairs, Score
 from gromap.engine.truncation import focus, split_cells, whole
 
 __all__ = [
     "Grid",
     "LowRank",
+    "Mixture",
+    "Pairs",
     "Replay",
     "Score",
     "apply",
@@ -80,6 +82,11 @@ def apply(score: Score, u: Tensor, v: Tensor, w: Tensor) -> Tensor:
     return backend(score).apply(score, u, v, w)
 
 
+def topk(score: Score, v: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """The k largest s_ij + v_j of each row, best first, and their columns.  (..., N, k) twice"""
+    return mixture.topk(score, v, k) if isinstance(score, Mixture) else tiles.topk(score, v, k)
+
+
 def argmax(score: Score, v: Tensor) -> Tensor:
     """The column of the largest s_ij + v_j of each row.  (..., N)"""
     return backend(score).argmax(score, v)
@@ -91,6 +98,8 @@ def lse(score: Score, v: Tensor) -> Tensor:
     >>> lse(torch.zeros(2, 3), torch.zeros(3)).exp()
     tensor([3., 3.])
     """
+    if isinstance(score, Mixture):
+        return mixture.lse(score, v)
     if not isinstance(score, LowRank):
         return _DenseLse.apply(score, v)
     if score.near and score.grid:

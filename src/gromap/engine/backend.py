@@ -1,4 +1,5 @@
-"""Which file reduces a score: triton.py for low-rank float32 scores on a CUDA device where Triton is there, else tiles.py."""
+"""Which file reduces a score: triton.py where Triton is there, for low-rank float32 scores on a CUDA device; mixture.py for
+mixtures; tiles.py for all else."""
 
 from __future__ import annotations
 
@@ -7,8 +8,8 @@ from types import ModuleType
 
 import torch
 
-from gromap.engine import tiles
-from gromap.engine.score import LowRank, Score
+from gromap.engine import mixture, tiles
+from gromap.engine.score import LowRank, Mixture, Score
 
 HAS_TRITON = find_spec("triton") is not None
 
@@ -23,4 +24,4 @@ def backend(score: Score) -> ModuleType:
         from gromap.engine import triton as fused
 
         return fused
-    return tiles
+    return mixture if isinstance(score, Mixture) else tiles

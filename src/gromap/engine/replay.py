@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 
 from gromap.engine.backend import backend
-from gromap.engine.score import LowRank, Score
+from gromap.engine.score import LowRank, Pairs
 
 State = tuple[Tensor, ...]
-Advance = Callable[[Score, State], State]
+Advance = Callable[[Pairs, State], State]
 
 
 class Replay:
@@ -27,17 +27,17 @@ class Replay:
     """
 
     def __init__(self) -> None:
-        self.own: Score | None = None  # what the graph reads must stay alive: its score, and what its steps enclose
+        self.own: Pairs | None = None  # what the graph reads must stay alive: its score, and what its steps enclose
         self.advance: Advance | None = None
         self.graph: Callable[[State], State] | None = None
 
-    def steps(self, advance: Advance, score: Score, state: State, times: int, worth: bool) -> Callable[[State], State]:
+    def steps(self, advance: Advance, score: Pairs, state: State, times: int, worth: bool) -> Callable[[State], State]:
         """A function that takes `times` steps. `worth` says that so many calls will follow that a graph pays.
 
         `advance` must have run before on such tensors, and must not wait for the device.
         """
 
-        def plainly(score: Score, state: State) -> State:
+        def plainly(score: Pairs, state: State) -> State:
             for _ in range(times):
                 state = advance(score, state)
             return state
@@ -50,7 +50,7 @@ class Replay:
         return self.graph
 
 
-def _capture(steps: Advance, score: Score, state: State) -> Callable[[State], State]:
+def _capture(steps: Advance, score: Pairs, state: State) -> Callable[[State], State]:
     """The steps as a CUDA graph. It returns its own tensors, which its next run overwrites."""
     with torch.cuda.device_of(state[0]):
         backend(score).factors(score)  # prepared outside of the graph
@@ -76,11 +76,11 @@ def _capture(steps: Advance, score: Score, state: State) -> Callable[[State], St
     return replay
 
 
-def _clone(score: Score) -> Score:
+def _clone(score: Pairs) -> Pairs:
     return LowRank(score.q.clone(), score.k.clone()) if isinstance(score, LowRank) else score.clone()
 
 
-def _rewrite(own: Score, new: Score) -> bool:
+def _rewrite(own: Pairs, new: Pairs) -> bool:
     """Whether the numbers of a new score fit where those of an old one are, and then puts them there."""
     if isinstance(own, LowRank) != isinstance(new, LowRank) or own.shape != new.shape:
         return False

@@ -2,8 +2,9 @@
 
     s_ij = <q_i, k_j>          LowRank(q, k): never formed, O(N + M) memory       (CNT-GW)
     s_ij                       a dense (..., N, M) tensor                         (Kernel-GW)
+    s_ij = log Σ_r exp(q_ir + k_jr)     Mixture(q, k): a plan of low rank        (LowRank-GW)
 
-Both answer to `.shape`, `.dtype`, `.device`, `.mT` and `* number`, and that is all the rest of the library asks of them.
+All answer to `.shape`, `.dtype`, `.device` and `.mT`, and the first two, `Pairs`, to `* number`: the library asks for no more.
 A low-rank score may know the spatial order of its points (`grid`), and then which of its tiles are worth a visit (`near`, from
 truncation.py).
 """
@@ -112,7 +113,40 @@ class LowRank:
         return self.q @ self.k.mT
 
 
-Score = LowRank | Tensor
+@dataclass(frozen=True, eq=False)
+class Mixture:
+    """The matrix log(exp(q) @ exp(k).mT), kept as its two factors: a plan that is a mixture of R product measures.
+
+    >>> Mixture(torch.zeros(3, 2), torch.zeros(4, 2)).dense().exp()[0]
+    tensor([2., 2., 2., 2.])
+    """
+
+    q: Tensor  # (N, R)
+    k: Tensor  # (M, R)
+
+    @property
+    def shape(self) -> torch.Size:
+        return torch.Size((len(self.q), len(self.k)))
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.q.dtype
+
+    @property
+    def device(self) -> torch.device:
+        return self.q.device
+
+    @property
+    def mT(self) -> Mixture:
+        return Mixture(self.k, self.q)
+
+    def dense(self) -> Tensor:
+        q, k = self.q.amax(-1, keepdim=True), self.k.amax(-1, keepdim=True)
+        return ((self.q - q).exp() @ (self.k - k).exp().mT).log() + q + k.mT
+
+
+Pairs = LowRank | Tensor
+Score = Pairs | Mixture
 
 
 def flat(x: Tensor, batch: torch.Size, keep: int) -> Tensor:

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor
 
-from gromap.engine.score import LowRank, Near, Score, flat
+from gromap.engine.score import LowRank, Near, Pairs, flat
 
 CPU_TILE_BYTES = 8 << 20  # inside the last-level cache, yet large enough to hide Python
 GPU_TILE_BYTES = 256 << 20
@@ -31,7 +31,7 @@ FLOOR = {torch.float32: -120.0, torch.float64: -1000.0}  # bits: 1e-36 and 1e-30
 LOG2E, LN2 = math.log2(math.e), math.log(2)
 
 
-def factors(score: Score) -> tuple[Tensor, ...]:
+def factors(score: Pairs) -> tuple[Tensor, ...]:
     """What the blocks are made of."""
     return (score.q, score.k) if isinstance(score, LowRank) else (score,)
 
@@ -53,7 +53,7 @@ def _tiling(batch: int, n: int, m: int, like: Tensor) -> tuple[list[slice], list
 
 
 def _blocks(
-    score: Score, u: Tensor | None, v: Tensor | None, near: Near | None = None
+    score: Pairs, u: Tensor | None, v: Tensor | None, near: Near | None = None
 ) -> Iterator[tuple[slice, slice, slice | Tensor, Tensor]]:
     """Yield (batch, rows, cols, block) with block = s + u + v in bits, row by row, in one reused buffer."""
     *lead, n, m = score.shape
@@ -106,7 +106,7 @@ def _exp2(block: Tensor) -> Tensor:
     return block.clamp_(min=FLOOR[block.dtype]).exp2_()
 
 
-def lse(score: Score, v: Tensor, near: Near | None = None) -> Tensor:
+def lse(score: Pairs, v: Tensor, near: Near | None = None) -> Tensor:
     """log Σ_j exp(s_ij + v_j), with a running maximum: safe for any finite score.  (..., N)"""
     *batch, n, _ = score.shape
     top = v.new_full((math.prod(batch), n), -math.inf)
@@ -119,7 +119,7 @@ def lse(score: Score, v: Tensor, near: Near | None = None) -> Tensor:
     return (LN2 * top + total.log()).view(*batch, n)
 
 
-def sums(score: Score, u: Tensor, v: Tensor, near: Near | None = None) -> tuple[Tensor, Tensor]:
+def sums(score: Pairs, u: Tensor, v: Tensor, near: Near | None = None) -> tuple[Tensor, Tensor]:
     """Row and column sums of exp(s_ij + u_i + v_j), one exp per pair.  (..., N) and (..., M)"""
     *batch, n, m = score.shape
     r, c = u.new_zeros(math.prod(batch), n), v.new_zeros(math.prod(batch), m)
@@ -131,7 +131,7 @@ def sums(score: Score, u: Tensor, v: Tensor, near: Near | None = None) -> tuple[
     return r.sub_(m * zero).clamp_(min=0.0).view(*batch, n), c.sub_(n * zero).clamp_(min=0.0).view(*batch, m)
 
 
-def apply(score: Score, u: Tensor, v: Tensor, w: Tensor, near: Near | None = None) -> Tensor:
+def apply(score: Pairs, u: Tensor, v: Tensor, w: Tensor, near: Near | None = None) -> Tensor:
     """Σ_j exp(s_ij + u_i + v_j) w_j for the rows w_j of a (..., M, w) tensor.  (..., N, w)"""
     *batch, n, _ = score.shape
     w = flat(w, torch.Size(batch), 2)
@@ -141,7 +141,7 @@ def apply(score: Score, u: Tensor, v: Tensor, w: Tensor, near: Near | None = Non
     return out.view(*batch, n, -1)
 
 
-def topk(score: Score, v: Tensor, k: int) -> tuple[Tensor, Tensor]:
+def topk(score: Pairs, v: Tensor, k: int) -> tuple[Tensor, Tensor]:
     """The k largest s_ij + v_j of each row, best first, and their columns.  (..., N, k) twice"""
     *batch, n, _ = score.shape
     best = v.new_full((math.prod(batch), n, k), -math.inf)
@@ -158,7 +158,7 @@ def topk(score: Score, v: Tensor, k: int) -> tuple[Tensor, Tensor]:
     return LN2 * best.view(*batch, n, k), where.view(*batch, n, k)
 
 
-def argmax(score: Score, v: Tensor) -> Tensor:
+def argmax(score: Pairs, v: Tensor) -> Tensor:
     """The column of the largest s_ij + v_j of each row.  (..., N)"""
     return topk(score, v, 1)[1][..., 0]
 

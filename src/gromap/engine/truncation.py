@@ -14,11 +14,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import TypeVar
 
 import torch
 from torch import Tensor
 
-from gromap.engine.score import Cells, Lists, LowRank, Near, Score
+from gromap.engine.score import Cells, Lists, LowRank, Near, Pairs, Score
+
+T = TypeVar("T", bound=Score)
 
 AXES = 8  # leading axes that the cuts look at
 TILE = 128  # points of the smallest cells
@@ -63,7 +66,7 @@ def _piece_means(x: Tensor, piece: Tensor, count: int) -> Tensor:
     return x.new_zeros(count, x.shape[1]).index_add_(0, piece, x) / size[:, None]
 
 
-def focus(score: Score, f: Tensor, g: Tensor, log_a: Tensor, log_b: Tensor) -> Score:
+def focus(score: Pairs, f: Tensor, g: Tensor, log_a: Tensor, log_b: Tensor) -> Pairs:
     """The same score, without the tiles that hold less than a share τ of each row at the potentials f and g, in nats.
 
     Waits for the device once. Scores whose points have no known order, and those with few such tiles, come back as they are.
@@ -87,9 +90,9 @@ def focus(score: Score, f: Tensor, g: Tensor, log_a: Tensor, log_b: Tensor) -> S
     return replace(full, near=Near(ordered, lists(active), lists(active.mT), (rows.size, cols.size), share, neglected))
 
 
-def whole(score: Score) -> Score:
+def whole(score: T) -> T:
     """The same score with all its tiles."""
-    return score.full if isinstance(score, LowRank) else score
+    return score.full if isinstance(score, LowRank) else score  # type: ignore[return-value]
 
 
 def _by_cell(x: Tensor, size: int, fill: float | None = None) -> Tensor:

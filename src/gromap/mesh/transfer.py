@@ -16,7 +16,7 @@ import torch
 from scipy.spatial import KDTree
 
 from gromap import _check
-from gromap.engine import lse, whole
+from gromap.engine import Mixture, lse, whole
 from gromap.measure import nearest
 from gromap.mesh.clean import components
 from gromap.mesh.mesh import Mesh
@@ -90,6 +90,8 @@ def sharpen(plan: Plan, factor: float = 4.0, steps: int = 1000, tol: float = 1e-
     """
     if not factor > 1:
         raise ValueError(f"sharpen divides the temperature by a factor > 1, got {factor}.")
+    if isinstance(plan.score, Mixture):
+        raise ValueError("a coupling of low rank has no lower temperature: match by another method to sharpen.")
     score = whole(plan.score) * factor
     log_a, log_b = plan.a.log(), plan.b.log()
     f, g = (factor * torch.where(w > 0, z - w.log(), 0.0) for z, w in ((plan.u, plan.a), (plan.v, plan.b)))

@@ -11,11 +11,11 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from gromap.engine import Grid, LowRank, apply, split_cells
+from gromap.engine import Grid, LowRank, apply, split_cells, whole
 from gromap.measure import coarsen
 from gromap.objective import constant, lifted_score, quartic
 from gromap.plan import Plan
-from gromap.solvers.loop import Loop
+from gromap.solvers.loop import Bilinear, Loop, alternate
 from gromap.space import Space
 
 FIXED = {"cpu": 300 << 20, "cuda": 1 << 30}  # bytes of tiles, and of the exact embedding of few points
@@ -39,6 +39,7 @@ class CntGW:
     truncation: float | None = 1e-4
 
     name = "cnt"
+    descend = staticmethod(alternate)
 
     def __post_init__(self) -> None:
         if self.truncation is not None and not 0 < self.truncation < 1:
@@ -53,7 +54,7 @@ class CntGW:
         each = 24 * (axes + 8) + 2 * size * axes + 256 * -(-3 * (axes + 1) // 64)  # embedding, features, lifted features
         return (len(x) + len(y)) * each + FIXED[x.device.type]
 
-    def problem(self, x: Space, y: Space, scale: tuple[float, float], eps: float) -> CntProblem:
+    def problem(self, x: Space, y: Space, scale: tuple[float, float], eps: float, seed: int = 0) -> CntProblem:
         features = scaled_features(x, scale[0]), scaled_features(y, scale[1])
         return CntProblem(*features, x.measure.weights, y.measure.weights, eps, self.truncation)
 
@@ -63,8 +64,16 @@ def scaled_features(space: Space, scale: float) -> Tensor:
     return (space.embedding.features / scale**0.5).to(space.dtype)
 
 
-class CntProblem:
+def map_of_plan(plan: Plan, x: Space, y: Space, scale: tuple[float, float]) -> Tensor:
+    """Γ = Σ π_ij X_i Y_jᵀ in the embeddings of both spaces.  (D, E)"""
+    left, right = scaled_features(x, scale[0]), scaled_features(y, scale[1])
+    return left.double().mT @ apply(whole(plan.score), plan.u, plan.v, right).double()
+
+
+class CntProblem(Bilinear):
     """Γ is a (D, E) matrix in float64, or a batch of them."""
+
+    primal = False
 
     def __init__(self, x: Tensor, y: Tensor, a: Tensor, b: Tensor, eps: float, truncation: float | None = None):
         self.x, self.y, self.a, self.b, self.eps, self.truncation = x, y, a, b, eps, truncation
@@ -93,7 +102,7 @@ class CntProblem:
     def score(self, gamma: Tensor) -> LowRank:
         return lifted_score(gamma, self.x, self.y, self.eps, self.grid)
 
-    def correlate(self, score: LowRank, u: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    def correlate(self, gamma: Tensor, score: LowRank, u: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         moved = apply(score, u, v, self.values)  # π [Y, |Y|², 1]
         return self.x.double().mT @ moved[..., :-2].double(), moved[..., -1]
 

@@ -14,8 +14,8 @@ from torch import Tensor
 
 from gromap.embedding import kernel_matrix
 from gromap.plan import Plan
-from gromap.solvers.cnt import scaled_features
-from gromap.solvers.loop import Loop
+from gromap.solvers.cnt import map_of_plan, scaled_features
+from gromap.solvers.loop import Bilinear, Loop, alternate
 from gromap.space import Space
 
 
@@ -34,27 +34,36 @@ class KernelGW:
     loop: Loop = Loop()
 
     name = "kernel"
-
+    descend = staticmethod(alternate)
     frugal = "use method='cnt', which is linear in memory."
 
     def memory(self, x: Space, y: Space) -> int:
         """Bytes that a solve takes at most, about: quadratic in the points."""
-        n, m = len(x), len(y)
-        return torch.empty(0, dtype=x.dtype).element_size() * (2 * n * n + 2 * m * m + 6 * n * m)
+        return dense_memory(x, y, plans=6)
 
-    def problem(self, x: Space, y: Space, scale: tuple[float, float], eps: float) -> KernelProblem:
+    def problem(self, x: Space, y: Space, scale: tuple[float, float], eps: float, seed: int = 0) -> KernelProblem:
         return KernelProblem(x, y, scale, eps)
 
 
-class KernelProblem:
-    def __init__(self, x: Space, y: Space, scale: tuple[float, float], eps: float):
+def dense_memory(x: Space, y: Space, plans: int) -> int:
+    """Bytes of the cost and kernel matrices, and of so many (N, M) arrays."""
+    n, m = len(x), len(y)
+    return torch.empty(0, dtype=x.dtype).element_size() * (2 * n * n + 2 * m * m + plans * n * m)
+
+
+class KernelProblem(Bilinear):
+    """centred: K = -½ H C Hᵀ, for Kernel-GW; else K = -½ C, which makes this Entropic-GW (entropic.py)."""
+
+    def __init__(self, x: Space, y: Space, scale: tuple[float, float], eps: float, centred: bool = True):
         self.x, self.y, self.scale, self.eps = x, y, scale, eps
+        self.primal = not centred
         self.a, self.b = x.measure.weights, y.measure.weights
         self.log_a, self.log_b = self.a.log(), self.b.log()
         self.cx, self.cy = (
             s.cost(s.measure.points, s.measure.points).to(s.dtype) / t for s, t in ((x, scale[0]), (y, scale[1]))
         )
-        self.kx, self.ky = kernel_matrix(self.cx, self.a), kernel_matrix(self.cy, self.b)
+        pairs = (self.cx, self.a), (self.cy, self.b)
+        self.kx, self.ky = (kernel_matrix(c, w) if centred else -0.5 * c for c, w in pairs)
         self.dx, self.dy = self.kx.diagonal(), self.ky.diagonal()
         spread = [float(w.double() @ d.double()) for w, d in ((self.a, self.dx), (self.b, self.dy))]
         self.constant = _squares(self.cx, self.a) + _squares(self.cy, self.b) - 4 * spread[0] * spread[1]
@@ -62,6 +71,8 @@ class KernelProblem:
     def start(self, gamma: Tensor, plan: Plan | None = None) -> Operator:
         if plan is not None and plan.shape == (len(self.a), len(self.b)):
             return self.operator(plan.matrix().to(self.a))
+        if self.primal:
+            return self.operator(self.a[:, None] * self.b)
         if not bool(gamma.any()):
             return Operator(self.a.new_zeros(len(self.a), len(self.b)), self.a.new_zeros(()).double(), None)
         left, right = (scaled_features(s, t) for s, t in ((self.x, self.scale[0]), (self.y, self.scale[1])))
@@ -74,7 +85,7 @@ class KernelProblem:
     def score(self, gamma: Operator) -> Tensor:
         return (16 / self.eps) * gamma.image + (4 / self.eps) * self.dx[:, None] * self.dy
 
-    def correlate(self, score: Tensor, u: Tensor, v: Tensor) -> tuple[Operator, Tensor]:
+    def correlate(self, gamma: Operator, score: Tensor, u: Tensor, v: Tensor) -> tuple[Operator, Tensor]:
         pi = (score + u[:, None] + v).exp()
         return self.operator(pi), pi.sum(1)
 
@@ -88,9 +99,7 @@ class KernelProblem:
         return ((new.pi - old.pi) * (new.image - old.image)).sum(dtype=torch.float64)
 
     def matrix(self, gamma: Operator, plan: Plan) -> Tensor:
-        """Γ of the plan in the embeddings of both spaces.  (D, E)"""
-        left, right = (scaled_features(s, t).double() for s, t in ((self.x, self.scale[0]), (self.y, self.scale[1])))
-        return left.mT @ plan.matrix().double() @ right
+        return map_of_plan(plan, self.x, self.y, self.scale)
 
     def evaluate(self, gamma: Operator, plan: Plan) -> tuple[float, float]:
         """L(π) and <s, π> for any plan, from the cost matrices themselves."""

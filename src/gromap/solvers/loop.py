@@ -3,43 +3,60 @@
     1  s   <- score of C_Γ                     problem.score
     2  f,g <- Sinkhorn(a, b, s | f, g)         warm-started
     3  Γ'  <- Σ π_ij φ(x_i) ψ(y_j)ᵀ            problem.correlate
-    4  E   <- C + 8 |Γ|² + <a, f> + <b, g> - 8 |Γ - Γ'|²
+    4  E   <- C + 8 |Γ|² + <a, f> + <b, g> - 8 |Γ - Γ'|²        problem.energy
     5  if E rose or settled while the marginals are off: double the Sinkhorn steps
 
 Line 4 is the value of (Γ', π) with OT_ε evaluated by its dual, so that an unfinished Sinkhorn costs a second-order error only.
 For CNT costs E falls by at least 8 |Γ - Γ'|² per step (Thm. altmin_convergence_reg): a step that stalls E while Γ still moves
-is not converged but oscillating.
+is not converged but oscillating. `follow` runs the solvers whose steps are not transport problems, under the same rules.
 """
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
-from gromap.engine import Replay, Score, focus
+from gromap.engine import Pairs, Replay, Score, focus
 from gromap.plan import Plan
 from gromap.sinkhorn import Potentials, Sinkhorn, sinkhorn
 from gromap.solution import Interrupted, State, Status
 
 
 class Problem(Protocol):
-    """What a solver gives to the loop. Γ is whatever the solver represents the linear map by."""
+    """What a solver gives to the loop. Γ is whatever the solver represents the linear map, or the last plan, by."""
 
     eps: float
-    constant: float
     log_a: Tensor
     log_b: Tensor
+    primal: bool  # Γ stands for a plan, from which the solver starts, and the potentials are not those of C_Γ
 
-    def score(self, gamma: Any) -> Score: ...
-    def correlate(self, score: Any, u: Tensor, v: Tensor) -> tuple[Any, Tensor]: ...  # Γ(π), row sums of π
-    def norm2(self, gamma: Any) -> Tensor: ...
-    def distance2(self, old: Any, new: Any) -> Tensor: ...
+    def score(self, gamma: Any) -> Pairs: ...
+    def correlate(self, gamma: Any, score: Any, u: Tensor, v: Tensor) -> tuple[Any, Tensor]: ...  # next Γ, row sums of π
+    def energy(self, old: Any, new: Any, transport: Tensor) -> tuple[Tensor, Tensor]: ...  # of π, and how far Γ moved
     def matrix(self, gamma: Any, plan: Plan) -> Tensor: ...
+
+
+class Bilinear:
+    """Line 4 for a cost that is linear in Γ, from a constant and a squared norm of Γ."""
+
+    constant: float
+
+    def norm2(self, gamma: Any) -> Tensor:
+        raise NotImplementedError
+
+    def distance2(self, old: Any, new: Any) -> Tensor:
+        raise NotImplementedError
+
+    def energy(self, old: Any, new: Any, transport: Tensor) -> tuple[Tensor, Tensor]:
+        """L(π) + ε KL(π | α⊗β), and 8 |Γ - Γ'|², with transport = OT_ε(C_Γ).  (...)"""
+        change = 8 * self.distance2(old, new)
+        return self.constant + 8 * self.norm2(old) + transport - change, change
 
 
 class Step(NamedTuple):
@@ -76,6 +93,9 @@ class Loop:
             raise ValueError(f"Loop needs tol > 0 and marginal_tol > 0, got {self.tol} and {self.marginal_tol}.")
 
 
+PUBLISHED = Loop(Sinkhorn(100, update="standard"), adaptive=False)  # of the solvers that came before (App. A)
+
+
 class Outcome(NamedTuple):
     gamma: Any
     score: Score
@@ -106,9 +126,9 @@ def alternate(
             asked = replace(options.sinkhorn, steps=inner, tol=tol)
             duals = sinkhorn(score, problem.log_a, problem.log_b, duals, asked, replay)
             score = focus(score, duals.f, duals.g, problem.log_a, problem.log_b)
-            new, rows = problem.correlate(score, duals.f + problem.log_a, duals.g + problem.log_b)
-            change = 8 * problem.distance2(gamma, new)
-            last, energy = energy, problem.constant + 8 * problem.norm2(gamma) + transport_value(problem, duals, rows) - change
+            new, rows = problem.correlate(gamma, score, duals.f + problem.log_a, duals.g + problem.log_b)
+            last = energy
+            energy, change = problem.energy(gamma, new, transport_value(problem, duals, rows))
             best = energy.argmin()
             error = duals.error.max()
             steps.append(
@@ -127,7 +147,7 @@ def alternate(
             feasible = float(error) <= options.marginal_tol
             if not bool(torch.isfinite(energy).any()):
                 status = Status.NOT_FINITE
-            elif settled and (feasible or not options.adaptive or inner >= options.max_steps):
+            elif settled and (feasible or (not options.adaptive and len(steps) > 1) or inner >= options.max_steps):
                 status = Status.CONVERGED if feasible else Status.MARGINALS
             elif stop:
                 status = Status.STOPPED
@@ -142,19 +162,65 @@ def alternate(
     return Outcome(gamma, score, duals, energy, status, steps)
 
 
+class Walk(Protocol):
+    """What a solver gives to `follow`, whose steps are not those of `alternate`."""
+
+    eps: float
+    log_a: Tensor
+    log_b: Tensor
+    primal: bool
+
+    def walk(self, gamma: Any, options: Loop) -> Iterator[tuple[Step, Any]]: ...  # without end
+    def score(self, gamma: Any) -> Score: ...  # log π_ij / a_i b_j
+    def matrix(self, gamma: Any, plan: Plan) -> Tensor: ...
+
+
+def follow(
+    problem: Walk, gamma: Any, duals: Potentials, options: Loop, callback: Callable[[Step], Any] | None = None
+) -> Outcome:
+    """Take the steps of a solver of its own kind, with the stop rule, the callback and the interruption of `alternate`.
+
+    Its scores are whole plans: the potentials are zero, whatever is given.
+    """
+    steps: list[Step] = []
+    duals = Potentials(torch.zeros_like(problem.log_a), torch.zeros_like(problem.log_b))
+    try:
+        for step, here in problem.walk(gamma, options):
+            gamma = here
+            steps.append(step)
+            stop = callback is not None and bool(callback(step))
+            moved = abs(steps[-2].energy - step.energy) if len(steps) > 1 else math.inf
+            settled = max(abs(step.gamma_change), moved) <= options.tol
+            if not math.isfinite(step.energy):
+                status = Status.NOT_FINITE
+            elif settled:
+                status = Status.CONVERGED if step.marginal_error <= options.marginal_tol else Status.MARGINALS
+            elif stop:
+                status = Status.STOPPED
+            elif len(steps) >= options.max_iter:
+                status = Status.MAX_ITER
+            else:
+                continue
+            break
+    except KeyboardInterrupt:
+        raise Interrupted(_state(problem, gamma, duals, torch.tensor(torch.inf))) from None
+    return Outcome(gamma, problem.score(gamma), duals, torch.tensor(steps[-1].energy), status, steps)
+
+
 def transport_value(problem: Problem, duals: Potentials, rows: Tensor) -> Tensor:
     """OT_ε(C_Γ) by its dual, with the row sums of π: an unfinished Sinkhorn costs a second-order error.  (...)"""
     a, b = problem.log_a.exp().double(), problem.log_b.exp().double()
     return problem.eps * (duals.f.double() @ a + duals.g.double() @ b - (rows.double().sum(-1) - 1))
 
 
-def _state(problem: Problem, gamma: Any, duals: Potentials, energy: Tensor) -> State:
+def _state(problem: Problem | Walk, gamma: Any, duals: Potentials, energy: Tensor) -> State:
     """What is known so far; of a batch of starts, the best Γ."""
     if duals.f.ndim > 1:
         return State(gamma[int(energy.argmin()) if energy.ndim else 0])
     f, g = duals.f, duals.g
     plan = Plan(problem.score(gamma), f + problem.log_a, g + problem.log_b, problem.log_a.exp(), problem.log_b.exp())
-    return State(problem.matrix(gamma, plan), problem.eps * f, problem.eps * g)
+    matrix = problem.matrix(gamma, plan)
+    return State(matrix) if problem.primal else State(matrix, problem.eps * f, problem.eps * g)
 
 
 def _oscillates(steps: list[Step], options: Loop) -> bool:

@@ -14,7 +14,7 @@ from torch import Tensor
 from gromap.objective import lifted_score
 from gromap.sinkhorn import Potentials, half_step
 from gromap.solvers.cnt import CntGW, CntProblem
-from gromap.solvers.loop import Loop
+from gromap.solvers.loop import Loop, alternate
 from gromap.space import Space
 
 ENOUGH = 100_000  # points of a coarse level: at fixed ε the potentials are smooth, and more points do not refine them
@@ -40,6 +40,7 @@ class Multiscale:
 
     name = "multiscale"
     frugal = CntGW.frugal
+    descend = staticmethod(alternate)
 
     def __post_init__(self) -> None:
         if not 0 < self.ratio < 1 or self.coarsest < 2 or (self.levels is not None and self.levels < 1):
@@ -52,7 +53,7 @@ class Multiscale:
     def memory(self, x: Space, y: Space) -> int:
         return self.solver.memory(x, y)
 
-    def problem(self, x: Space, y: Space, scale: tuple[float, float], eps: float) -> CntProblem:
+    def problem(self, x: Space, y: Space, scale: tuple[float, float], eps: float, seed: int = 0) -> CntProblem:
         return self.solver.problem(x, y, scale, eps)
 
     def pyramid(self, full: CntProblem) -> list[CntProblem]:

@@ -1,0 +1,92 @@
+"""What the paper finds about solvers (sec. Detailed Analysis of Solver Convergence), on a few hundred points.
+
+Energies are those of the plans as they are, whose marginals may be off, as in the paper's curves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+
+import numpy as np
+import pytest
+import torch
+
+from gromap import CntGW, EntropicGW, KernelGW, Loop, LowRankCostGW, Sinkhorn, Solution, Space, solve
+from gromap.datasets import humans
+from gromap.solvers.conditional_gradient import round_to
+
+EPSILON = 1e-3
+
+
+@cache
+def poses(seed: int, n: int = 200) -> tuple[Space, Space]:
+    rng = np.random.default_rng(seed)
+    pair = humans()
+    x, y = (Space(m.vertices[rng.permutation(len(m.vertices))[:n]]) for m in (pair.source, pair.target))
+    return x, y
+
+
+@cache
+def converged(seed: int) -> float:
+    return float(solve(*poses(seed), method="kernel", init="zero", tol=1e-6).history["energy"][-1])
+
+
+def run(solver: Callable, spaces: tuple[Space, Space], steps: int, update: str, adaptive: bool = False) -> Solution:
+    loop = Loop(Sinkhorn(steps, update=update), adaptive=adaptive, max_iter=50)  # type: ignore[arg-type]
+    return solve(*spaces, epsilon=EPSILON, method=solver(loop), init="zero")
+
+
+def test_thirty_symmetrised_steps_are_enough_for_kernel_gw_and_not_for_standard_entropic_gw():
+    """Fig. smaller_sinkiters: "remain stable for n_inner >= 30"; standard updates end elsewhere, or do not settle."""
+    ratios = {
+        (solver, update): [run(solver, poses(s), 30, update).history["energy"][-1] / converged(s) for s in (0, 3)]
+        for solver, update in ((KernelGW, "symmetric"), (EntropicGW, "standard"))
+    }
+    assert np.abs(np.array(ratios[KernelGW, "symmetric"]) - 1).max() < 0.05
+    assert np.abs(np.array(ratios[EntropicGW, "standard"]) - 1).min() > 0.2
+
+
+def test_symmetrised_entropic_gw_diverges_with_few_steps_where_kernel_gw_does_not():
+    """Fig. cvg_gaussian3d, N = 120, n_inner = 20: most of the mass is misplaced, against some percents."""
+    for seed in (0, 1):
+        rng = np.random.default_rng(seed)
+        spaces = Space(rng.normal(size=(120, 3))), Space(rng.normal(size=(120, 3)))
+        entropic, kernel = (run(solver, spaces, 20, "symmetric") for solver in (EntropicGW, KernelGW))
+        assert entropic.plan.marginal_error > 0.5
+        assert kernel.plan.marginal_error < 0.1
+
+
+@pytest.mark.parametrize("solver", [KernelGW, CntGW])
+def test_adaptive_steps_reach_the_optimum_from_five(solver):
+    """Alg. kernel_gw_adaptive with symmetrised updates."""
+    sol = run(solver, poses(0), 5, "symmetric", adaptive=True)
+    assert sol.history["inner_steps"][0] == 5
+    assert sol.history["inner_steps"][-1] >= 100
+    assert sol.plan.marginal_error < 0.01
+    exact = solve(*poses(0), method=solver(), init="zero", tol=1e-6).history["energy"][-1]
+    assert sol.history["energy"][-1] == pytest.approx(exact, rel=0.03)
+
+
+@pytest.mark.parametrize("solver", [CntGW, LowRankCostGW])
+def test_twenty_axes_give_the_exact_loss_to_two_percent(solver):
+    """Fig. experiments_approxdim: the exact loss of the approximate plan, rounded to a coupling, against the exact optimum."""
+    loop = Loop(Sinkhorn(300, tol=1e-4), adaptive=False, tol=1e-6)
+    exact = solve(*poses(0), method=KernelGW(loop))
+
+    def objective(sol: Solution) -> float:
+        x, y = poses(0)
+        a, b = x.measure.weights, y.measure.weights
+        cx, cy = (s.cost(s.measure.points, s.measure.points) / t for s, t in zip((x, y), sol.scale, strict=True))
+        pi = round_to(sol.plan.matrix(), a, b)
+        kl = torch.where(pi > 0, pi * (pi / torch.outer(a, b)).log(), 0.0).sum()
+        return float(a @ cx**2 @ a + b @ cy**2 @ b - 2 * ((cx @ pi @ cy) * pi).sum() + EPSILON * kl)
+
+    few, twenty = (
+        objective(solve(*(Space(s.measure.points.numpy(), dim=d) for s in poses(0)), method=solver(loop), init=exact.plan))
+        for d in (3, 20)
+    )
+    best = objective(exact)
+    assert twenty == pytest.approx(best, rel=0.02)
+    assert few > best
+    assert abs(few - best) > 2 * abs(twenty - best)
