@@ -31,7 +31,7 @@ def test_the_plan_and_the_value_of_pot():
     sol = solve(*spaces(), epsilon=0.05, scale=None, method=EntropicGW(EXACT), init="zero")
     assert sol.converged
     np.testing.assert_allclose(sol.plan.dense(), pi, atol=1e-5)
-    assert sol.value_gw == pytest.approx(log["gw_dist"], abs=1e-6)
+    assert sol.value_gw == pytest.approx(log["gw_dist"], abs=5e-6)
     theirs = log["gw_dist"] + 0.05 * (pi * np.log(pi)).sum()
     assert sol.value == pytest.approx(theirs - 0.05 * ((a * np.log(a)).sum() + (b * np.log(b)).sum()), abs=1e-6)
 
@@ -59,7 +59,7 @@ def test_it_oscillates_for_a_cost_that_is_not_cnt():
     """Fig. gradientbias: c = |x - x'|⁶."""
     rng = np.random.default_rng(5)
     x, y = rng.normal(size=(8, 2)), rng.normal(size=(8, 2))
-    loop = Loop(Sinkhorn(500, tol=1e-6), max_steps=500, max_iter=16, adaptive=False)
+    loop = Loop(Sinkhorn(1000, tol=1e-4), max_steps=1000, max_iter=12, adaptive=False)
     found = [solve(x, y, cost=Power(p), epsilon=1e-2, method=EntropicGW(loop), init="zero", dim=8).status for p in (6, 2)]
     assert found == [Status.OSCILLATES, Status.CONVERGED]
 

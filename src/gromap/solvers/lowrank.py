@@ -68,7 +68,7 @@ class LowRankGW:
     >>> import numpy as np, gromap
     >>> X = np.random.default_rng(0).normal(size=(100, 2)) * [2, 1]
     >>> sol = gromap.solve(X, X[::-1], method=gromap.LowRankGW(rank=5))
-    >>> np.linalg.matrix_rank(sol.plan.dense(), tol=1e-6)
+    >>> int(np.linalg.matrix_rank(sol.plan.dense(), tol=1e-6))
     5
     """
 
