@@ -5,7 +5,7 @@
 
 Errors are geodesic, exact, over the square root of the target's area, in per cent, at 500 vertices, for the better of the
 direct and of the mirrored truth. The target's vertices are shuffled first. The distortion is the mean of | |x - y| - d | / d
-over 2000 random pairs of vertices, against exact geodesics of the whole mesh. Embeddings are made anew, not read from the cache.
+over 2000 random pairs of vertices, against exact geodesics of the whole mesh. Embeddings are not read from the cache.
 """
 
 from __future__ import annotations
