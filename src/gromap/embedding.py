@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -138,6 +139,26 @@ class _Kernel:
 def kernel_diagonal(cost: Cost, measure: Measure) -> Tensor:
     """The squared norms |X_i|² of the exact embedding.  (N,)"""
     return _Kernel(cost, measure.points, measure.weights.double()).diagonal()
+
+
+class Moments(NamedTuple):
+    """Sums over all pairs of a measure, in linear memory."""
+
+    norms: Tensor  # (N,) |X_i|² of the exact, centred embedding
+    squares: Tensor  # (N,) Σ_k a_k c(x_i, x_k)²
+
+
+def moments(cost: Cost, measure: Measure) -> Moments:
+    """Two sweeps over all pairs; none for squared Euclidean costs, which are polynomials."""
+    x, a = measure.points, measure.weights.double()
+    if isinstance(cost, Power) and cost.p == 2:
+        x = x.double() - a @ x.double()
+        s = x.square().sum(-1)
+        covariance = x.mT @ (a[:, None] * x)
+        skew = x.mT @ (a * s)
+        return Moments(s, s**2 + 2 * s * (a @ s) + a @ s**2 + 4 * (x @ covariance * x).sum(-1) - 4 * x @ skew)
+    mean, squares = (cost_apply(c, x, x, a[:, None])[:, 0] for c in (cost, cost.squared))
+    return Moments(mean - 0.5 * (a @ mean), squares)
 
 
 def kernel_matrix(costs: Tensor, a: Tensor) -> Tensor:

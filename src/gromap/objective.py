@@ -30,17 +30,25 @@ def constant(x: Tensor, a: Tensor, y: Tensor, b: Tensor) -> float:
     return quartic(x, a) + quartic(y, b) - 4 * sx * sy
 
 
-def lifted_score(gamma: Tensor, x: Tensor, y: Tensor, eps: float, grid: Grid | None = None) -> LowRank:
+def lifted_score(
+    gamma: Tensor,
+    x: Tensor,
+    y: Tensor,
+    eps: float,
+    grid: Grid | None = None,
+    norms: tuple[Tensor, Tensor] | None = None,
+) -> LowRank:
     """-C_Γ / ε as a score of rank min(D, E) + 1, both factors of the same size (Γ = U S Vᵀ).
 
     gamma may carry batch axes: (..., D, E).  grid: the spatial order of both clouds, where tiles may be left out.
+    norms: |X_i|² and |Y_j|², where the D axes of the features do not hold all of them.
     """
     u, s, vt = torch.linalg.svd(gamma.double(), full_matrices=False)
     half = (16 / eps * s).sqrt()[..., None, :]  # (..., 1, R)
+    x_norms, y_norms = (x.square().sum(-1), y.square().sum(-1)) if norms is None else norms
 
-    def lift(z: Tensor, axes: Tensor) -> Tensor:
-        norms = (4 / eps) ** 0.5 * z.square().sum(-1, keepdim=True)
+    def lift(z: Tensor, axes: Tensor, norms: Tensor) -> Tensor:
         turned = z @ (axes * half).to(z.dtype)
-        return torch.cat([turned, norms.expand(*turned.shape[:-1], 1)], -1)
+        return torch.cat([turned, (4 / eps) ** 0.5 * norms[:, None].expand(*turned.shape[:-1], 1)], -1)
 
-    return LowRank(lift(x, u), lift(y, vt.mT), grid if gamma.ndim == 2 else None)
+    return LowRank(lift(x, u, x_norms), lift(y, vt.mT, y_norms), grid if gamma.ndim == 2 else None)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from gromap import _check
 from gromap.costs import Cost, Indexed, Precomputed, as_cost
-from gromap.embedding import Embedding, KernelPCA, Method, Nystrom, embed, kernel_diagonal, negative_mass
+from gromap.embedding import Embedding, KernelPCA, Method, Moments, Nystrom, embed, kernel_diagonal, moments, negative_mass
 from gromap.measure import Measure
 
 EXACT = 4096  # up to this many points `embedding="auto"` is exact kernel PCA
@@ -108,6 +108,11 @@ class Space:
         else:
             scale = float(kernel_diagonal(self.cost, self.measure)[self.measure.support].max())
         return scale if scale > 0 else 1.0
+
+    @cached_property
+    def moments(self) -> Moments:
+        """What the exact costs know beyond the kept axes: the squared norms of the embedding, and Σ_k a_k c_ik²."""
+        return moments(self.cost, self.measure)
 
     @property
     def explained(self) -> float:
