@@ -8,7 +8,7 @@ RUN := $(VENV)/bin/python
 $(VENV)/ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(RUN) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[all]'
-	$(RUN) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt 'pytest>=8' triton
+	$(RUN) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt 'pytest>=8' 'hypothesis>=6.100' triton
 	touch $@
 
 $(VENV)/lint-ready: $(VENV)/ready

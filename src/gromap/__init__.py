@@ -3,6 +3,7 @@
 from gromap.costs import Custom, Exponential, Gaussian, Hyperbolic, Power, Precomputed, Spherical, Tree
 from gromap.embedding import KernelPCA, Nystrom
 from gromap.landscape import Landscape, landscape
+from gromap.losses import GromovLoss, gw_loss, sgw_loss
 from gromap.plan import Plan
 from gromap.search import Landmarks, Search, landmarks
 from gromap.sinkhorn import Annealing, Sinkhorn
@@ -19,6 +20,7 @@ __all__ = [
     "Custom",
     "Exponential",
     "Gaussian",
+    "GromovLoss",
     "Hyperbolic",
     "Interrupted",
     "KernelGW",
@@ -40,8 +42,10 @@ __all__ = [
     "Status",
     "Step",
     "Tree",
+    "gw_loss",
     "landmarks",
     "landscape",
     "load",
+    "sgw_loss",
     "solve",
 ]
