@@ -12,18 +12,18 @@ import gromap
 ROOT = Path(gromap.__file__).parent
 ROOMS = [  # from the ground up; a file may import from rooms below its own
     ["engine.score", "engine.kernels", "engine.replay", "mesh.mesh"],
-    ["engine.tiles", "engine.triton", "engine.truncation"],
+    ["engine.tiles", "engine.triton", "engine.truncation", "mesh.poisson"],
     ["engine", "_check", "mesh"],
     ["costs", "measure", "datasets", "files"],
     ["embedding", "sinkhorn", "objective", "plan"],
     ["space", "solution", "report", "report.figures"],
-    ["solvers.loop", "report.landscape"],
+    ["solvers.loop", "report.landscape", "report.flow"],
     ["solvers.cnt"],
     ["solvers.kernel", "solvers.multiscale"],
     ["solvers", "search", "chirality", "envelope"],
     ["progress", "prepare", "start"],
     ["solve", "losses"],
-    ["landscape"],
+    ["landscape", "flows"],
     [""],
     ["demo"],
 ]

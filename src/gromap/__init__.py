@@ -2,6 +2,7 @@
 
 from gromap.costs import Custom, Exponential, Gaussian, Hyperbolic, Power, Precomputed, Spherical, Tree
 from gromap.embedding import KernelPCA, Nystrom
+from gromap.flows import Flow, FlowStatus, barycenter, gradient_flow
 from gromap.landscape import Landscape, landscape
 from gromap.losses import GromovLoss, gw_loss, sgw_loss
 from gromap.plan import Plan
@@ -19,6 +20,8 @@ __all__ = [
     "CntGW",
     "Custom",
     "Exponential",
+    "Flow",
+    "FlowStatus",
     "Gaussian",
     "GromovLoss",
     "Hyperbolic",
@@ -42,6 +45,8 @@ __all__ = [
     "Status",
     "Step",
     "Tree",
+    "barycenter",
+    "gradient_flow",
     "gw_loss",
     "landmarks",
     "landscape",

@@ -20,6 +20,7 @@ from gromap import _check
 from gromap.costs import Indexed, Power, as_cost
 from gromap.engine import LowRank, once
 from gromap.envelope import Match, Pull, point_gradient, pull, settle, weight_gradient
+from gromap.plan import Plan
 from gromap.prepare import LARGE, spaces_of
 from gromap.sinkhorn import Potentials, Sinkhorn
 from gromap.solution import Status
@@ -59,7 +60,8 @@ class GromovLoss(torch.nn.Module):
 
     State: the module keeps the plans and the clouds of the last call, and starts from them if the sizes agree and the points
     moved by less than a quarter of their spread, as in a descent; otherwise, as for random mini-batches, it starts anew.
-    `reset()` forgets. `status` is the worst Status of the last call. The state is no part of `state_dict()`.
+    `reset()` forgets. `plan` and `status` are the coupling and the worst Status of the last problem that was solved. The state
+    is no part of `state_dict()`.
 
     >>> import torch, gromap
     >>> X = torch.randn(30, 3, requires_grad=True)
@@ -92,6 +94,7 @@ class GromovLoss(torch.nn.Module):
         """Forget where the last call ended: the next one searches globally again."""
         self._memory: dict[int, _Memory] = {}
         self.status: Status | None = None
+        self.plan: Plan | None = None
 
     def extra_repr(self) -> str:
         return f"cost={self.cost}, epsilon={self.epsilon:g}, debias={self.debias}, method={self.method!r}"
@@ -117,7 +120,7 @@ class GromovLoss(torch.nn.Module):
             memory = self._memory.setdefault(item, _Memory())
             value, pulls = self._terms(x, y, memory)
             known = [m.status for m in (memory.cross, memory.left, memory.right) if m is not None]
-            self.status = max(known, key=list(Status).index)
+            self.status, self.plan = max(known, key=list(Status).index), memory.cross.plan if memory.cross else None
             unit = 1.0 if self.scale is None else self.scale**2
             inputs, gradients = [], []
             for space, Z, w, side in ((x, X, a, 0), (y, Y, b, 1)):
