@@ -13,7 +13,7 @@ misses a quarter of the gradient of a Euclidean cost in the plane, where this mi
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -44,15 +44,16 @@ class Match(NamedTuple):
 
 
 def settle(x: Space, y: Space, problem: CntProblem | KernelProblem, end: Outcome) -> Match:
-    """EOT-DualLoss at the linear map of the last plan: an unfinished solve costs a second-order error."""
-    gamma, _ = problem.correlate(end.score, end.duals.f + problem.log_a, end.duals.g + problem.log_b)  # type: ignore[arg-type]
-    score = whole(problem.score(gamma))  # type: ignore[arg-type]
+    """EOT-DualLoss at the end of the loop, less 8 |Γ - Γ(π)|² as there: an unfinished solve costs a second-order error."""
+    score: Any = whole(end.score)
     f = half_step(score, problem.log_b, end.duals.g)
     g = half_step(score.mT, problem.log_a, f)
     plan = Plan(score, f + problem.log_a, g + problem.log_b, problem.a, problem.b, numpy=False)
+    gamma: Any = problem.correlate(score, plan.u, plan.v)[0]
     transport = problem.eps * (problem.a.double() @ f.double() + problem.b.double() @ g.double())
-    value = problem.constant + float(8 * problem.norm2(gamma) + transport)  # type: ignore[arg-type]
-    return Match(x, y, problem, plan, problem.matrix(gamma, plan), f, g, value, end.status)  # type: ignore[arg-type]
+    quadratic = 8 * (problem.norm2(end.gamma) - problem.distance2(end.gamma, gamma))
+    value = problem.constant + float(quadratic + transport)
+    return Match(x, y, problem, plan, problem.matrix(gamma, plan), f, g, value, end.status)
 
 
 class Pull(NamedTuple):

@@ -49,7 +49,7 @@ class FlowStatus(Enum):
 class Flow:
     """A cloud on its way: the best points met, some frames, and the loss of every step."""
 
-    points: Any  #: (N, d) where the loss was lowest
+    points: Any  #: (N, d) where the loss was lowest; the last ones, if it was that of parts
     frames: Any = field(repr=False)  #: (F, N, d), the start first and the end last
     times: list[int] = field(repr=False)  #: the step of each frame
     losses: np.ndarray = field(repr=False)  #: the loss before each step that was kept, and at the end
@@ -99,7 +99,7 @@ def gradient_flow(
     """Let the points of X flow down SGW_ε(α, β), or GW_ε(α, β) with debias=False, which ends in clusters.
 
     step: how far points move in the first step, in units of the spread of X.  adaptive: halve and grow the step as the loss
-    tells; else it stays.  tol: stop once the loss fell by this factor.  frames: how many to keep.
+    tells; else it stays.  tol: stop once the loss fell by this factor.  frames: how many to keep, or up to twice as many.
     callback: called with the step and the loss; return True to stop.  The rest as in `GromovLoss`.
 
     >>> import numpy as np, gromap
@@ -181,7 +181,7 @@ def barycenter(
         value = torch.stack([w * term(z, k) for w, term in terms]).sum()
         return float(value.detach()), torch.autograd.grad(value, z)[0] * (len(parts[k]) / len(z))
 
-    options = _Options(steps, step, momentum, batch is None, tol, frames, callback)
+    options = _Options(steps, step, momentum, batch is None, tol, frames, callback, whole=batch is None)
     return _descend(start, torch.full_like(start[:, 0], 1 / len(start)), objective, options, _check.is_numpy(shapes[0]), None)
 
 
@@ -215,6 +215,7 @@ class _Options:
     tol: float
     frames: int
     callback: Callable[[int, float], Any] | None
+    whole: bool = True  # else losses are those of parts, which tell little of each other
 
     def __post_init__(self) -> None:
         if self.steps < 1 or self.frames < 2 or not 0 <= self.momentum < 1 or not self.step > 0 or not 0 <= self.tol < 1:
@@ -233,9 +234,8 @@ def _descend(
     safe = torch.where(mass > 0, mass, 1.0)[:, None]
     slope = gradient / safe
     rate = options.step * float(spread / (mass @ slope.square().sum(1)).sqrt().clamp(min=1e-300))
-    keep = set(np.linspace(0, options.steps, options.frames).round().astype(int).tolist())
     frames, times, losses, best = [z], [0], [value], (value, z)
-    velocity, halvings, status = torch.zeros_like(z), 0, FlowStatus.FINISHED
+    n, stride, velocity, halvings, status = 0, 1, torch.zeros_like(z), 0, FlowStatus.FINISHED
     if not (np.isfinite(value) and bool(torch.isfinite(gradient).all())):
         status, options = FlowStatus.NOT_FINITE, replace(options, steps=0)
     for n in range(1, options.steps + 1):
@@ -254,10 +254,12 @@ def _descend(
         z, velocity, slope, halvings = z + ahead, ahead, gradient / safe, 0
         rate = GROWTH * rate if options.adaptive else rate
         losses.append(value)
-        best = min(best, (value, z), key=lambda pair: pair[0])
-        if n in keep:
+        best = min(best, (value, z), key=lambda pair: pair[0]) if options.whole else (value, z)
+        if n % stride == 0:
             frames.append(z)
             times.append(n)
+        if len(frames) > 2 * options.frames:
+            frames, times, stride = frames[::2], times[::2], 2 * stride
         if options.callback is not None and options.callback(n, value):
             status = FlowStatus.STOPPED
             break
@@ -266,6 +268,6 @@ def _descend(
             break
     if frames[-1] is not z:
         frames.append(z)
-        times.append(len(losses) - 1)
+        times.append(n)
     array = lambda t: _check.to_array(t, numpy)  # noqa: E731
     return Flow(array(best[1]), array(torch.stack(frames)), times, np.array(losses), status, target)

@@ -29,7 +29,10 @@ from gromap.solvers.loop import alternate
 from gromap.space import Space
 from gromap.start import start
 
-LOOP = Loop(Sinkhorn(50), max_steps=1600, tol=1e-7, marginal_tol=1e-5)  # gradients ask for more than a match
+LOOPS = {  # gradients ask for more than a match; in float32 marginals do not come closer than 5e-5
+    torch.float64: Loop(Sinkhorn(50), max_steps=1600, tol=1e-7, marginal_tol=1e-5),
+    torch.float32: Loop(Sinkhorn(50), tol=3e-7, marginal_tol=1e-4),
+}
 EXACT = 1000  # points up to which "auto" is exact
 AXES = 50  # of the embedding, where there is one
 MOVED = 0.25  # in units of its spread: a cloud that moved farther is another cloud, and starts anew
@@ -267,8 +270,8 @@ def _solver(method: str | Solver, x: Space, y: Space) -> Solver:
         linear = all(isinstance(s.cost, Power) and s.cost.p == 2 for s in (x, y))
         method = "kernel" if max(len(x), len(y)) <= EXACT and not linear else "cnt"
         method = "multiscale" if method == "cnt" and min(len(x), len(y)) >= LARGE else method
-    cnt = CntGW(LOOP, exact_norms=True)
-    return {"kernel": KernelGW(LOOP), "cnt": cnt, "multiscale": Multiscale(cnt)}[method]
+    cnt = CntGW(LOOPS[x.dtype], exact_norms=True)
+    return {"kernel": KernelGW(LOOPS[x.dtype]), "cnt": cnt, "multiscale": Multiscale(cnt)}[method]
 
 
 def _tangent(gradient: Tensor, space: Space, given: Tensor) -> Tensor:

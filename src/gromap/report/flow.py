@@ -38,13 +38,14 @@ def flow_figure(flows: Sequence[tuple[str, Moving]], frames: int = 6) -> Figure:
     figure = Figure(figsize=(1.7 * columns, 1.85 * len(flows)), facecolor="white", layout="constrained")
     for row, (name, flow) in zip(figure.subplots(len(flows), columns, squeeze=False), flows, strict=True):
         clouds = _clouds(flow)
-        box = _box(clouds if flow.target is None else [*clouds, _page(flow.target)])
+        still = None if flow.target is None else _turned(_page(flow.target), clouds[-1])
+        box = _box(clouds if still is None else [*clouds, still])
         start, end = _hues(clouds[0]), _numpy(flow.times)
         for axes, k in zip(row, np.linspace(0, len(clouds) - 1, frames).round().astype(int), strict=False):
             _scatter(axes, clouds[k], box, start, f"step {end[k]}")
         row[0].set_ylabel(name, fontsize=9)
-        if flow.target is not None:
-            _scatter(row[-1], _page(flow.target), box, STILL, "target")
+        if still is not None:
+            _scatter(row[-1], still, box, STILL, "target, turned")
     return figure
 
 
@@ -91,8 +92,21 @@ def _hues(cloud: np.ndarray) -> np.ndarray:
     return colormaps["turbo"](0.05 + 0.9 * (0.75 * y + 0.25 * x))[:, :3]
 
 
+def _turned(still: np.ndarray, end: np.ndarray) -> np.ndarray:
+    """The target in the pose of the last frame, since GW sees no rotation: the best of many angles, mirrored or not."""
+    centre, still = end.mean(0), still - still.mean(0)
+    angles = [(t, m) for t in np.arange(0, 2 * np.pi, 0.05) for m in (1, -1)]
+    turns = [np.array([[np.cos(t), -np.sin(t)], [m * np.sin(t), m * np.cos(t)]]) for t, m in angles]
+
+    def gap(turn: np.ndarray) -> float:
+        away = np.linalg.norm((still @ turn)[:, None] - (end - centre), axis=-1)
+        return float(away.min(0).mean() + away.min(1).mean())
+
+    return still @ min(turns, key=gap) + centre
+
+
 def _box(clouds: list[np.ndarray]) -> tuple[tuple[float, float], tuple[float, float]]:
-    """Limits that hold all clouds; a target of another place and size is shown where it is."""
+    """Limits that hold all clouds."""
     low, high = np.min([c.min(0) for c in clouds], 0), np.max([c.max(0) for c in clouds], 0)
     half, middle = 0.54 * max(high - low), (low + high) / 2
     return (middle[0] - half, middle[0] + half), (middle[1] - half, middle[1] + half)
