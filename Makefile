@@ -8,7 +8,8 @@ RUN := $(VENV)/bin/python
 $(VENV)/ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(RUN) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[all]'
-	$(RUN) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt 'pytest>=8' 'playwright>=1.45' triton
+	$(RUN) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
+		'pytest>=8' 'hypothesis>=6.100' 'playwright>=1.45' triton
 	touch $@
 
 $(VENV)/lint-ready: $(VENV)/ready

@@ -109,3 +109,12 @@ def test_torch_in_torch_out():
     assert isinstance(Space(torch.from_numpy(x)).features, torch.Tensor)
     assert isinstance(Space(x).features, np.ndarray)
     assert "50 points" in repr(Space(x))
+
+
+@pytest.mark.parametrize("cost", [Power(2.0), Power(1.0), Power(0.5), Gaussian(1.3)])
+def test_moments_are_sums_over_all_pairs(cost):
+    x, a = cloud(30, 3, 4)
+    space = Space(x, a, cost, dim=30)
+    c, w = cost(torch.from_numpy(x), torch.from_numpy(x)).numpy(), space.weights
+    np.testing.assert_allclose(space.moments.squares.numpy(), c**2 @ w, rtol=1e-12)
+    np.testing.assert_allclose(space.moments.norms.numpy(), (space.features**2).sum(1), rtol=1e-9)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from gromap import Sinkhorn, engine, solve
+from gromap import CntGW, Gaussian, GromovLoss, KernelGW, Loop, Power, Sinkhorn, engine, solve
 from gromap.datasets import humans
 from gromap.objective import lifted_score
 from gromap.sinkhorn import Potentials, half_step, sinkhorn
@@ -91,3 +91,33 @@ def test_kernels_are_tuned_once():
     first = engine.sums(score, zero, zero)[0]
     assert [key[0] for key in fused._best] == ["sums"]
     torch.testing.assert_close(engine.sums(score, zero, zero)[0], first, rtol=1e-4, atol=0)
+
+
+@pytest.mark.parametrize("cost", [Power(1.0), Power(2.0), Gaussian(0.5)])
+@pytest.mark.parametrize("method", [CntGW, KernelGW])
+def test_losses_and_gradients_on_the_gpu(cost, method):
+    """float32 on CUDA beside float64 on the CPU, from the same start."""
+    solver = method(Loop(Sinkhorn(100), max_steps=5000, max_iter=200, tol=1e-8, marginal_tol=1e-5))
+    pair = humans()
+    x, y = (torch.tensor(m.vertices[::20][:n], dtype=torch.float64) for m, n in ((pair.source, 300), (pair.target, 260)))
+    a = 0.2 + torch.rand(300, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    found = []
+    for kind in ({"device": "cpu", "dtype": torch.float64}, {"device": "cuda", "dtype": torch.float32}):
+        inputs = [t.to(**kind).requires_grad_() for t in (x, y, a)]
+        loss = GromovLoss(cost, 1e-2, method=solver, init="zero")
+        value = loss(*inputs)
+        value.backward()
+        assert value.device.type == kind["device"]
+        found.append([value.detach(), *(t.grad for t in inputs)])
+    for here, there in zip(*found, strict=True):
+        assert there is not None
+        assert float((there.cpu().double() - here).norm() / here.norm()) < 1e-2
+
+
+def test_a_loss_at_fifty_thousand_points_on_the_gpu():
+    x, y = shape(50_000, 0).requires_grad_(), shape(45_000, 1)
+    torch.cuda.reset_peak_memory_stats()
+    GromovLoss(epsilon=1e-2)(x, y).backward()
+    assert x.grad is not None
+    assert bool(torch.isfinite(x.grad).all())
+    assert torch.cuda.max_memory_allocated() < 6 << 30  # one N x M block would be 9 GB

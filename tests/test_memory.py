@@ -21,3 +21,31 @@ print(peak() - base)
 def test_twenty_thousand_points_stay_under_a_gibibyte():
     done = subprocess.run([sys.executable, "-c", CODE], capture_output=True, text=True, check=True)
     assert float(done.stdout.split()[-1]) < 1.0
+
+
+LOSS = """
+import resource, sys, numpy as np, torch, gromap
+from gromap import CntGW, Loop, Sinkhorn
+rng = np.random.default_rng(0)
+peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10   # MiB on Linux
+method = CntGW(Loop(Sinkhorn(1), adaptive=False, max_iter=1))
+def run(n):
+    x = torch.tensor(rng.normal(size=(n, 3)), dtype=torch.float32, requires_grad=True)
+    y = torch.tensor(rng.normal(size=(n, 3)), dtype=torch.float32)
+    gromap.GromovLoss(epsilon=1.0, debias=False, method=method, init="zero", dim=10)(x, y).backward()
+    return float(x.grad.norm())
+run(2000)                                                                   # load everything first
+base = peak()
+run(int(sys.argv[1]))
+print(peak() - base)
+"""
+
+
+def test_a_loss_and_its_gradient_take_linear_memory():
+    """Four times the points take no more than four times the memory; one N x N block would be 1.6 GB."""
+    used = []
+    for n in (5000, 20_000):
+        done = subprocess.run([sys.executable, "-c", LOSS, str(n)], capture_output=True, text=True, check=True)
+        used.append(float(done.stdout.split()[-1]))
+    assert used[1] < 4 * used[0] + 50
+    assert used[1] < 400

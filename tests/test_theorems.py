@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from gromap import CntGW, Gaussian, KernelGW, Loop, Power, Sinkhorn, Space, Status, solve
+from gromap.embedding import kernel_matrix
 from gromap.objective import constant, lifted_score, quartic
 from tests.conftest import cloud
 
@@ -167,3 +168,30 @@ def test_isometric_copies_have_no_debiased_distance(pair):
     copy = x @ rotation(3) + 5.0
     assert gw(x, copy, a, a) == pytest.approx(same, abs=1e-8)
     assert gw(x, y, a, b) - 0.5 * (same + gw(y, y, b, b)) >= -1e-10
+
+
+@pytest.mark.parametrize("cost", COSTS)
+def test_exact_norms_change_nothing_at_full_rank(cost, pair):
+    x, y, a, b = pair
+    sx, sy = Space(x, a, cost, dim=len(x)), Space(y, b, cost, dim=len(y))
+    plain, exact = (
+        solve(sx, sy, epsilon=0.03, method=CntGW(exact_norms=norms), max_iter=4, init="zero") for norms in (False, True)
+    )
+    np.testing.assert_allclose(exact.history["energy"], plain.history["energy"], rtol=1e-9)
+    assert exact.value_gw == pytest.approx(plain.value_gw, rel=1e-8)
+    assert exact.value == pytest.approx(plain.value, rel=1e-8)
+
+
+@pytest.mark.parametrize("cost", [Power(1.0), Gaussian(1.5)])
+def test_exact_norms_bound_the_value_from_above(cost, pair):
+    """With D axes, the value of a plan is L(π) + 8 (|Γ|² - |Γ_D|²): what the axes miss of Γ, and nothing else."""
+    x, y, a, b = pair
+    sx, sy = Space(x, a, cost, dim=6), Space(y, b, cost, dim=5)
+    for max_iter in (1, 20):  # columns are off after one step
+        sol = solve(sx, sy, epsilon=0.05, method=CntGW(exact_norms=True), max_iter=max_iter, init="zero")
+        pi, cx, cy = sol.plan.dense(), costs(sx, sx.scale), costs(sy, sy.scale)
+        kx, ky = (kernel_matrix(torch.from_numpy(c), s.measure.weights).numpy() for c, s in ((cx, sx), (cy, sy)))
+        gamma = (sx.features.T @ pi @ sy.features) ** 2 / (sx.scale * sy.scale)
+        missing = (pi * (kx @ pi @ ky)).sum() - gamma.sum()
+        assert missing > 1e-6
+        assert sol.value_gw == pytest.approx(gw_loss(cx, cy, pi) + 8 * missing, rel=1e-9)

@@ -2,7 +2,9 @@
 
 from gromap.costs import Custom, Exponential, Gaussian, Hyperbolic, Power, Precomputed, Spherical, Tree
 from gromap.embedding import KernelPCA, Nystrom
+from gromap.flows import Flow, FlowStatus, barycenter, gradient_flow
 from gromap.landscape import Landscape, landscape
+from gromap.losses import GromovLoss, gw_loss, sgw_loss
 from gromap.pairwise import pairwise
 from gromap.plan import Plan
 from gromap.search import Landmarks, Search, landmarks
@@ -35,7 +37,10 @@ __all__ = [
     "DualGW",
     "EntropicGW",
     "Exponential",
+    "Flow",
+    "FlowStatus",
     "Gaussian",
+    "GromovLoss",
     "Hyperbolic",
     "Interrupted",
     "KernelGW",
@@ -61,9 +66,13 @@ __all__ = [
     "Status",
     "Step",
     "Tree",
+    "barycenter",
+    "gradient_flow",
+    "gw_loss",
     "landmarks",
     "landscape",
     "load",
     "pairwise",
+    "sgw_loss",
     "solve",
 ]

@@ -33,8 +33,9 @@ def handedness(x: Space, y: Space, problem: CntProblem) -> Callable[[CntProblem,
 
     def hand(coarse: CntProblem, gamma: Tensor, duals: Potentials) -> float:
         """The mean sign of det(T x) / det(x), weighted by |det(x)|, for the barycentric map T of the match."""
-        g = -lse(lifted_score(gamma, coarse.x, problem.y, problem.eps).mT, duals.f + coarse.log_a)  # Interpolate
-        score = lifted_score(gamma, problem.x[some], problem.y, problem.eps)
+        cols = lifted_score(gamma, coarse.x, problem.y, problem.eps, norms=(coarse.x_norms, problem.y_norms))
+        g = -lse(cols.mT, duals.f + coarse.log_a)  # Interpolate
+        score = lifted_score(gamma, problem.x[some], problem.y, problem.eps, norms=(problem.x_norms[some], problem.y_norms))
         v = g + problem.log_b
         moved = apply(score, -lse(score, v), v, py.to(problem.y)).double()
         before, after = _volumes(px[some], corners), _volumes(moved, corners)

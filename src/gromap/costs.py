@@ -48,6 +48,11 @@ class Cost:
         return True
 
     @property
+    def squared(self) -> Cost:
+        """c², as a cost."""
+        return Custom(lambda x, y: self(x, y).square())
+
+    @property
     def radial(self) -> tuple[str, float] | None:
         """The name and the parameter of the formula, for the costs of |x - x'| that the engine knows."""
         return None
@@ -74,6 +79,10 @@ class Power(Cost):
     @property
     def cnt(self) -> bool:
         return self.p <= 2
+
+    @property
+    def squared(self) -> Cost:
+        return Power(2 * self.p)
 
     @property
     def radial(self) -> tuple[str, float] | None:

@@ -171,6 +171,26 @@ def kernel_diagonal(cost: Cost, measure: Measure) -> Tensor:
     return _Kernel(cost, measure.points, measure.weights.double()).diagonal()
 
 
+class Moments(NamedTuple):
+    """Sums over all pairs of a measure, in linear memory."""
+
+    norms: Tensor  # (N,) |X_i|² of the exact, centred embedding
+    squares: Tensor  # (N,) Σ_k a_k c(x_i, x_k)²
+
+
+def moments(cost: Cost, measure: Measure) -> Moments:
+    """Two sweeps over all pairs; none for squared Euclidean costs, which are polynomials."""
+    x, a = measure.points, measure.weights.double()
+    if isinstance(cost, Power) and cost.p == 2:
+        x = x.double() - a @ x.double()
+        s = x.square().sum(-1)
+        covariance = x.mT @ (a[:, None] * x)
+        skew = x.mT @ (a * s)
+        return Moments(s, s**2 + 2 * s * (a @ s) + a @ s**2 + 4 * (x @ covariance * x).sum(-1) - 4 * x @ skew)
+    mean, squares = (cost_apply(c, x, x, a[:, None])[:, 0] for c in (cost, cost.squared))
+    return Moments(mean - 0.5 * (a @ mean), squares)
+
+
 def kernel_matrix(costs: Tensor, a: Tensor) -> Tensor:
     """Alg. Kernel: -½ H C Hᵀ, centred with the weights.  (N, N)"""
     mean = costs @ a

@@ -30,18 +30,26 @@ def constant(x: Tensor, a: Tensor, y: Tensor, b: Tensor) -> float:
     return quartic(x, a) + quartic(y, b) - 4 * sx * sy
 
 
-def lifted_score(gamma: Tensor, x: Tensor, y: Tensor, eps: float, grid: Grid | None = None) -> LowRank:
+def lifted_score(
+    gamma: Tensor,
+    x: Tensor,
+    y: Tensor,
+    eps: float,
+    grid: Grid | None = None,
+    norms: tuple[Tensor, Tensor] | None = None,
+) -> LowRank:
     """-C_Γ / ε as a score of rank min(D, E) + 1, both factors of the same size (Γ = U S Vᵀ).
 
     gamma may carry batch axes: (..., D, E).  grid: the spatial order of both clouds, where tiles may be left out.
+    norms: |X_i|² and |Y_j|², where the D axes of the features do not hold all of them.
     """
     turned = bilinear_score(gamma, x, y, eps)
+    x_norms, y_norms = (x.square().sum(-1), y.square().sum(-1)) if norms is None else norms
 
-    def lift(features: Tensor, z: Tensor) -> Tensor:
-        norms = (4 / eps) ** 0.5 * z.square().sum(-1, keepdim=True)
-        return torch.cat([features, norms.expand(*features.shape[:-1], 1)], -1)
+    def lift(features: Tensor, norms: Tensor) -> Tensor:
+        return torch.cat([features, (4 / eps) ** 0.5 * norms[:, None].expand(*features.shape[:-1], 1)], -1)
 
-    return LowRank(lift(turned.q, x), lift(turned.k, y), grid if gamma.ndim == 2 else None)
+    return LowRank(lift(turned.q, x_norms), lift(turned.k, y_norms), grid if gamma.ndim == 2 else None)
 
 
 def bilinear_score(gamma: Tensor, x: Tensor, y: Tensor, eps: float) -> LowRank:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from gromap import _check
 from gromap.costs import Cost, Indexed, Precomputed, as_cost
-from gromap.embedding import Embedding, KernelPCA, Method, Nystrom, embed, kernel_diagonal, negative_mass
+from gromap.embedding import Embedding, KernelPCA, Method, Moments, Nystrom, embed, kernel_diagonal, moments, negative_mass
 from gromap.measure import Measure
 from gromap.mesh import Mesh, read_mesh
 from gromap.mesh.cache import cached_embedding
@@ -150,6 +150,11 @@ class Space:
         else:
             scale = float(kernel_diagonal(self.cost, self.measure)[self.measure.support].max())
         return scale if scale > 0 else 1.0
+
+    @cached_property
+    def moments(self) -> Moments:
+        """What the exact costs know beyond the kept axes: the squared norms of the embedding, and Σ_k a_k c_ik²."""
+        return moments(self.cost, self.measure)
 
     @property
     def explained(self) -> float:

@@ -6,6 +6,7 @@
     topk(score, v, k)          (N, k) x2  largest s_ij + v_j, columns    sparse plans
     argmax(score, v)           (N,)       column of the largest          hard matching, k-means assignment
     cost_apply(cost, x, y, w)  (N, w)     Σ_j c(x_i, y_j) w_j            kernel PCA, Kernel-Proj
+    cost_gradient(cost, x, a, w) (N, d)   Σ_k (a_i a_k c_ik + w_ik) ∂c_ik/∂x_i    EGW-Grad
 
 with π_ij = exp(s_ij + u_i + v_j) and a score that is `LowRank(q, k)`, a dense tensor, or a `Mixture(q, k)`. For sums
 over i, hand in `score.mT`. Only `lse` is differentiable: its backward is `apply`, to first order.
@@ -28,6 +29,7 @@ from gromap.engine import mixture, tiles
 from gromap.engine.backend import backend, fused_for
 from gromap.engine.replay import Replay
 from gromap.engine.score import Grid, LowRank, Mixture, Pairs, Score
+from gromap.engine.tiles import cost_gradient
 from gromap.engine.truncation import focus, split_cells, whole
 
 __all__ = [
@@ -40,9 +42,11 @@ __all__ = [
     "apply",
     "argmax",
     "cost_apply",
+    "cost_gradient",
     "engine_name",
     "focus",
     "lse",
+    "once",
     "split_cells",
     "sums",
     "topk",
@@ -128,7 +132,7 @@ class _LowRankLse(torch.autograd.Function):
             dq = w * apply(LowRank(q, k), -out, v, k)
             dk = apply(LowRank(k, q), v, -out, torch.cat([w * q, w], -1))
             dq, dk, dv = dq.sum_to_size(q.shape), dk[..., :-1].sum_to_size(k.shape), dk[..., -1].sum_to_size(v.shape)
-        return _Once.apply(q, dq), _Once.apply(k, dk), _Once.apply(v, dv)
+        return once(q, dq), once(k, dk), once(v, dv)
 
 
 class _DenseLse(torch.autograd.Function):
@@ -146,12 +150,15 @@ class _DenseLse(torch.autograd.Function):
         with torch.no_grad():
             ds = (score + v[..., None, :]).sub_(out[..., None]).exp_().mul_(grads[0][..., None])
             ds, dv = ds.sum_to_size(score.shape), ds.sum(-2).sum_to_size(v.shape)
-        return _Once.apply(score, ds), _Once.apply(v, dv)
+        return once(score, ds), once(v, dv)
+
+
+def once(source: Tensor, gradient: Tensor) -> Tensor:
+    """A gradient that hangs in the graph of its input, and says so when asked for its own gradient."""
+    return _Once.apply(source, gradient)  # type: ignore[return-value]
 
 
 class _Once(torch.autograd.Function):
-    """A gradient that hangs in the graph of its input, and says so when asked for its own gradient."""
-
     @staticmethod
     def forward(ctx: Any, source: Tensor, gradient: Tensor) -> Tensor:
         return gradient

@@ -163,6 +163,26 @@ def argmax(score: Pairs, v: Tensor) -> Tensor:
     return topk(score, v, 1)[1][..., 0]
 
 
+def cost_gradient(cost: Callable[[Tensor, Tensor], Tensor], x: Tensor, a: Tensor, w: Pairs) -> Tensor:
+    """Σ_k (a_i a_k c_ik + w_ik) ∂c(x_i, x_k)/∂x_i for weights w that are low-rank or dense.  (N, d)"""
+    out = torch.zeros_like(x)
+    _, rows, cols = _tiling(1, len(x), len(x), x)
+    for i in rows:
+        for j in cols:
+            with torch.enable_grad():
+                here = x[i].detach().requires_grad_()
+                block = cost(here, x[j])
+            if not block.requires_grad:
+                raise TypeError(
+                    "the cost has no derivative with respect to the points: compute it with differentiable torch operations, "
+                    "or detach the points if you do not need their gradient."
+                )
+            weight = w.q[i] @ w.k[j].mT if isinstance(w, LowRank) else w[i, j]
+            weight = torch.addcmul(weight, block.detach() * a[i, None], a[j]).to(block.dtype)
+            out[i] += torch.autograd.grad(block, here, weight)[0]
+    return out
+
+
 def cost_apply(cost: Callable[[Tensor, Tensor], Tensor], x: Tensor, y: Tensor, w: Tensor) -> Tensor:
     """Σ_j c(x_i, y_j) w_j for a cost that maps (n, d) and (m, d) points to an (n, m) block.  (N, w)
 

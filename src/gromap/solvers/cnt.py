@@ -28,6 +28,8 @@ class CntGW:
 
     truncation: on large clouds, leave out the parts of the plan that hold less than this share of the mass of any point
     (info["neglected_mass"] bounds what was left out in all); None = leave out nothing.
+    exact_norms: take |X_i|² and E c² from the costs, by sweeps over all pairs, so that only Γ is cut to the kept axes: the
+    value is then an upper bound of the exact one, and its gradients are fit for use (gromap.losses). False: as in the paper.
 
     >>> import numpy as np, gromap
     >>> X = np.random.default_rng(0).normal(size=(50, 3))
@@ -37,6 +39,7 @@ class CntGW:
 
     loop: Loop = Loop()
     truncation: float | None = 1e-4
+    exact_norms: bool = False
 
     name = "cnt"
     descend = staticmethod(alternate)
@@ -56,7 +59,27 @@ class CntGW:
 
     def problem(self, x: Space, y: Space, scale: tuple[float, float], eps: float, seed: int = 0) -> CntProblem:
         features = scaled_features(x, scale[0]), scaled_features(y, scale[1])
-        return CntProblem(*features, x.measure.weights, y.measure.weights, eps, self.truncation)
+        exact = (Exact(x, scale[0]), Exact(y, scale[1])) if self.exact_norms else None
+        return CntProblem(*features, x.measure.weights, y.measure.weights, eps, self.truncation, exact)
+
+
+@dataclass(frozen=True)
+class Exact:
+    """A side whose norms come from its costs."""
+
+    space: Space
+    scale: float
+
+    def norms(self) -> Tensor:
+        return (self.space.moments.norms / self.scale).to(self.space.dtype)
+
+    def quartic(self) -> float:
+        """E c²"""
+        return float(self.space.measure.weights.double() @ self.space.moments.squares) / self.scale**2
+
+    def anew(self, weights: Tensor) -> Exact:
+        """The same points with other weights."""
+        return Exact(Space(self.space.measure.points, weights, self.space.cost), self.scale)
 
 
 def scaled_features(space: Space, scale: float) -> Tensor:
@@ -75,17 +98,40 @@ class CntProblem(Bilinear):
 
     primal = False
 
-    def __init__(self, x: Tensor, y: Tensor, a: Tensor, b: Tensor, eps: float, truncation: float | None = None):
-        self.x, self.y, self.a, self.b, self.eps, self.truncation = x, y, a, b, eps, truncation
+    def __init__(
+        self,
+        x: Tensor,
+        y: Tensor,
+        a: Tensor,
+        b: Tensor,
+        eps: float,
+        truncation: float | None = None,
+        exact: tuple[Exact, Exact] | None = None,
+    ):
+        self.x, self.y, self.a, self.b, self.eps, self.truncation, self.exact = x, y, a, b, eps, truncation, exact
         self.log_a, self.log_b = a.log(), b.log()
-        self.constant = constant(x, a, y, b)
-        self.x_norms = x.double().square().sum(-1)
-        self.values = torch.cat([y, y.square().sum(-1, keepdim=True), torch.ones_like(y[:, :1])], 1)  # (M, E + 2)
+        if exact is None:
+            self.x_norms, self.y_norms = x.square().sum(-1), y.square().sum(-1)
+            self.constant = constant(x, a, y, b)
+        else:
+            self.x_norms, self.y_norms = (side.norms() for side in exact)
+            spread = [float(w.double() @ z.double()) for w, z in ((a, self.x_norms), (b, self.y_norms))]
+            self.constant = exact[0].quartic() + exact[1].quartic() - 4 * spread[0] * spread[1]
+
+    @cached_property
+    def values(self) -> Tensor:
+        return torch.cat([self.y, self.y_norms[:, None], torch.ones_like(self.y[:, :1])], 1)  # (M, E + 2)
 
     def coarser(self, n: int, m: int) -> CntProblem:
         """The same problem between at most n and m cell means."""
-        (x, a), (y, b) = (coarsen(z[w > 0], w[w > 0], k) for z, w, k in ((self.x, self.a, n), (self.y, self.b, m)))
-        return CntProblem(x, y, a, b, self.eps, self.truncation)
+        sides = (self.x, self.a, self.x_norms, n), (self.y, self.b, self.y_norms, m)
+        if self.exact is None:
+            (x, a), (y, b) = (coarsen(z[w > 0], w[w > 0], k) for z, w, _, k in sides)
+            return CntProblem(x, y, a, b, self.eps, self.truncation)
+        (x, a), (y, b) = (coarsen(torch.cat([z, s[:, None]], 1)[w > 0], w[w > 0], k) for z, w, s, k in sides)
+        coarse = CntProblem(x[:, :-1].contiguous(), y[:, :-1].contiguous(), a, b, self.eps, self.truncation)
+        coarse.x_norms, coarse.y_norms, coarse.constant = x[:, -1], y[:, -1], self.constant
+        return coarse
 
     @cached_property
     def grid(self) -> Grid | None:
@@ -100,7 +146,7 @@ class CntProblem(Bilinear):
         return gamma.double()
 
     def score(self, gamma: Tensor) -> LowRank:
-        return lifted_score(gamma, self.x, self.y, self.eps, self.grid)
+        return lifted_score(gamma, self.x, self.y, self.eps, self.grid, (self.x_norms, self.y_norms))
 
     def correlate(self, gamma: Tensor, score: LowRank, u: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         moved = apply(score, u, v, self.values)  # π [Y, |Y|², 1]
@@ -118,13 +164,19 @@ class CntProblem(Bilinear):
     def evaluate(self, gamma: Tensor, plan: Plan) -> tuple[float, float]:
         """L(π) and <s, π> for a plan with exact rows; its columns c may be off, so Y is centred anew for c."""
         c = plan.sums[1].double()
-        y, norms = self.y.double(), self.y.double().square().sum(-1)
+        x_norms, y, norms = self.x_norms.double(), self.y.double(), self.y_norms.double()
         moved = apply(plan.score, plan.u, plan.v, self.values).double()
         to, cross, rows = moved[:, :-2], moved[:, -2], moved[:, -1]
         new = self.x.double().mT @ to
-        inner = float(16 * (gamma * new).sum() + 4 * (self.x_norms @ cross)) / self.eps
+        inner = float(16 * (gamma * new).sum() + 4 * (x_norms @ cross)) / self.eps
+        if self.exact is not None:
+            left, right = self.exact[0], self.exact[1].anew(c)
+            anew = right.norms().double()
+            centred = apply(plan.score, plan.u, plan.v, anew[:, None].to(plan.v))[:, 0].double()
+            loss = left.quartic() + right.quartic() - 4 * float(rows @ x_norms) * float(c @ anew)
+            return loss - 8 * float(self.norm2(new)) - 4 * float(x_norms @ centred), inner
         mean = c @ y / c.sum()
         centred = cross - 2 * to @ mean + rows * mean.square().sum()  # Σ_j π_ij |Y_j - mean|²
         spread = float(c @ norms - c.sum() * mean.square().sum())
-        loss = quartic(self.x, rows) + quartic(self.y, c) - 4 * float(rows @ self.x_norms) * spread
-        return loss - 8 * float(self.norm2(new)) - 4 * float(self.x_norms @ centred), inner
+        loss = quartic(self.x, rows) + quartic(self.y, c) - 4 * float(rows @ x_norms) * spread
+        return loss - 8 * float(self.norm2(new)) - 4 * float(x_norms @ centred), inner

@@ -73,6 +73,7 @@ class Multiscale:
 
 def interpolate(coarse: CntProblem, gamma: Tensor, duals: Potentials, fine: CntProblem) -> Potentials:
     """Alg. Interpolate: the coarse potentials on the points of a finer level."""
-    f = half_step(lifted_score(gamma, fine.x, coarse.y, fine.eps), coarse.log_b, duals.g)
-    g = half_step(lifted_score(gamma, coarse.x, fine.y, fine.eps).mT, coarse.log_a, duals.f)
+    rows = lifted_score(gamma, fine.x, coarse.y, fine.eps, norms=(fine.x_norms, coarse.y_norms))
+    cols = lifted_score(gamma, coarse.x, fine.y, fine.eps, norms=(coarse.x_norms, fine.y_norms))
+    f, g = half_step(rows, coarse.log_b, duals.g), half_step(cols.mT, coarse.log_a, duals.f)
     return Potentials(f, g)

@@ -1,0 +1,80 @@
+"""Between two vertebrae: barycenters of T1 and T7 for several weights, as points and, with pymeshlab, as surfaces.
+
+    python examples/vertebrae.py --out vertebrae.png
+
+Points are drawn on both surfaces; each barycenter starts from the one before it. Shapes are read from $GROMAP_DATA, or from
+../shared/data beside the repository, by trimesh (`pip install trimesh`). Any picture needs this credit: "BodyParts3D, (c) The
+Database Center for Life Science licensed under CC Attribution-Share Alike 2.1 Japan".
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+import numpy as np
+import trimesh
+from matplotlib.figure import Figure
+from planar import add_data
+
+import gromap
+from gromap.mesh.poisson import poisson_surface
+
+CREDIT = "BodyParts3D, (c) The Database Center for Life Science licensed under CC Attribution-Share Alike 2.1 Japan"
+
+
+def surface_points(path: Path, n: int, seed: int) -> np.ndarray:
+    """n points drawn evenly on a surface, centred, in units of 10 mm.  (n, 3)"""
+    if not path.exists():
+        sys.exit(f"No mesh {path}: set GROMAP_DATA, or --data, to the folder that holds anatomy/.")
+    mesh = trimesh.load(path, process=False)
+    points = np.asarray(trimesh.sample.sample_surface_even(mesh, n, seed=seed)[0])  # type: ignore[arg-type]
+    return (points - points.mean(0)) / 10
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=Path("vertebrae.png"))
+    parser.add_argument("--points", type=int, default=500)
+    parser.add_argument("--steps", type=int, default=15)
+    parser.add_argument("--batch", type=int, help="points of a part; None = all points in each step")
+    parser.add_argument("--quick", action="store_true", help="few points and steps")
+    add_data(parser)
+    args = parser.parse_args()
+    n, steps = (150, 8) if args.quick else (args.points, args.steps)
+    first, last = (surface_points(args.data / "anatomy" / f"{name}_vertebra.ply", n, 0) for name in ("T1", "T7"))
+    clouds = [first]
+    for t in (0.25, 0.5, 0.75):
+        middle = gromap.barycenter(
+            [first, last], [1 - t, t], init=clouds[-1], steps=steps, epsilon=0.1, batch=args.batch, tol=1e-3, step=0.05
+        )
+        print(f"t = {t}: {middle.losses[0]:.3e} to {middle.losses[-1]:.3e}. {middle.status.value}", flush=True)
+        clouds.append(middle.points)
+    figure = Figure(figsize=(14, 3.4), layout="constrained")
+    names = ["T1", "¼", "½", "¾", "T7"]
+    for k, (cloud, name) in enumerate(zip([*clouds, last], names, strict=True)):
+        axes = figure.add_subplot(1, 5, k + 1, projection="3d")
+        draw(axes, cloud, not args.quick)
+        axes.set_title(name, fontsize=11)
+    figure.supxlabel(CREDIT, fontsize=7)
+    figure.savefig(args.out, dpi=110)
+    print(f"wrote {args.out}")
+
+
+def draw(axes, cloud: np.ndarray, surface: bool) -> None:
+    """As a surface where pymeshlab is installed, else as points."""
+    try:
+        if not surface:
+            raise ImportError
+        mesh = poisson_surface(cloud, 6, 16)
+        axes.plot_trisurf(*mesh.vertices.T, triangles=mesh.faces, color="#e8dcc8", linewidth=0, antialiased=False)
+    except ImportError:
+        axes.scatter(*cloud.T, c=cloud[:, 2], cmap="turbo", s=3, linewidths=0)
+    axes.set_box_aspect(np.ptp(cloud, axis=0))
+    axes.view_init(elev=60, azim=-90)
+    axes.set_axis_off()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,304 @@
+"""GromovLoss: GW_ε and the debiased divergence SGW_ε as differentiable losses (App. EGW-Grad, Thm. cnt_sgw_properties).
+
+    GW_ε(α, β)  = min_π Σ (c_X - c_Y)² π π + ε KL(π | a⊗b)
+    SGW_ε(α, β) = GW_ε(α, β) - ½ (GW_ε(α, α) + GW_ε(β, β))
+
+Each term is solved by the library's one loop; values and gradients are those of envelope.py. The first call searches globally,
+the self terms start from the identity coupling, and later calls of a module start from where the last one ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gromap import _check
+from gromap.costs import Indexed, Power, as_cost
+from gromap.engine import LowRank, once
+from gromap.envelope import Match, Pull, point_gradient, pull, settle, weight_gradient
+from gromap.plan import Plan
+from gromap.prepare import LARGE, spaces_of
+from gromap.sinkhorn import Potentials, Sinkhorn
+from gromap.solution import Status
+from gromap.solvers import CntGW, KernelGW, Loop, Multiscale
+from gromap.solvers.loop import alternate
+from gromap.space import Space
+from gromap.start import start
+
+LOOPS = {  # gradients ask for more than a match; in float32 marginals do not come closer than 5e-5
+    torch.float64: Loop(Sinkhorn(50), max_steps=1600, tol=1e-7, marginal_tol=1e-5),
+    torch.float32: Loop(Sinkhorn(50), tol=3e-7, marginal_tol=1e-4),
+}
+EXACT = 1000  # points up to which "auto" is exact
+AXES = 50  # of the embedding, where there is one
+MOVED = 0.25  # in units of its spread: a cloud that moved farther is another cloud, and starts anew
+Smooth = CntGW | KernelGW | Multiscale  # the solvers whose values have gradients by the envelope theorem
+
+
+@dataclass
+class _Memory:
+    """Where the last call ended."""
+
+    cross: Match | None = None
+    left: Match | None = None
+    right: Match | None = None
+
+
+class GromovLoss(torch.nn.Module):
+    """Gromov-Wasserstein between two weighted clouds as a loss with gradients for the points and the weights.
+
+        SGW_ε(α, β) = GW_ε(α, β) - ½ (GW_ε(α, α) + GW_ε(β, β)) >= 0    (debias=True), or GW_ε(α, β) itself
+
+    cost, epsilon, dim, init, seed: as in `gromap.solve`, but costs and epsilon are in the units of the data.
+    scale: a fixed number by which costs are divided; None = 1.
+    method: "kernel" is exact and takes O(N²) memory; "cnt" and "multiscale" cut Γ to `dim` axes (50) and take O(N); "auto" is
+        exact up to 1000 points, and always for squared Euclidean costs, where the features are the points.
+        A solver object brings its own tolerances.
+
+    Called as `loss(X, Y, a=None, b=None)`: (N, d) and (M, e) tensors give a scalar; batches (B, N, d) and (B, M, e) give (B,).
+    A `Space` may stand for a fixed side. Weights are normalised to one.
+
+    State: the module keeps the plans and the clouds of the last call, and starts from them if the sizes agree and the points
+    moved by less than a quarter of their spread, as in a descent; otherwise, as for random mini-batches, it starts anew.
+    `reset()` forgets. `plan` and `status` are the coupling and the worst Status of the last problem that was solved. The state
+    is no part of `state_dict()`.
+
+    >>> import torch, gromap
+    >>> X = torch.randn(30, 3, requires_grad=True)
+    >>> loss = gromap.GromovLoss(epsilon=0.1)
+    >>> loss(X, torch.randn(20, 2)).backward()
+    >>> X.grad.shape
+    torch.Size([30, 3])
+    """
+
+    def __init__(
+        self,
+        cost: Any = "euclidean",
+        epsilon: float = 1e-3,
+        debias: bool = True,
+        scale: float | None = None,
+        method: str | Smooth = "auto",
+        dim: Any = None,
+        init: Any = "auto",
+        seed: int = 0,
+    ):
+        super().__init__()
+        self.cost = tuple(as_cost(c) for c in _check.pair(cost))
+        self.epsilon, self.debias, self.scale = _check.positive(epsilon, "epsilon"), debias, _fixed(scale)
+        if not isinstance(method, Smooth):
+            _check.choice(method, ["auto", "cnt", "kernel", "multiscale"], "method")
+        self.method, self.dim, self.init, self.seed = method, dim, init, seed
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget where the last call ended: the next one searches globally again."""
+        self._memory: dict[int, _Memory] = {}
+        self.status: Status | None = None
+        self.plan: Plan | None = None
+
+    def extra_repr(self) -> str:
+        return f"cost={self.cost}, epsilon={self.epsilon:g}, debias={self.debias}, method={self.method!r}"
+
+    def forward(self, X: Any, Y: Any, a: Any = None, b: Any = None) -> Tensor:
+        batch = [len(Z) for Z in (X, Y) if not isinstance(Z, Space) and getattr(Z, "ndim", 2) == 3]
+        if not batch:
+            return self._value(X, Y, a, b, 0)
+        if len(set(batch)) > 1:
+            raise ValueError(
+                f"X and Y are batches of {batch[0]} and {batch[1]} clouds: give as many of each, or one of one side."
+            )
+        items = (tuple(_item(z, k, whole) for z, whole in ((X, 2), (Y, 2), (a, 1), (b, 1))) for k in range(batch[0]))
+        return torch.stack([self._value(x, y, u, v, k) for k, (x, y, u, v) in enumerate(items)])
+
+    def _value(self, X: Any, Y: Any, a: Any, b: Any, item: int) -> Tensor:
+        """One problem: a scalar that hangs in the graph of its inputs."""
+        for Z, cost, name in ((X, self.cost[0], "X"), (Y, self.cost[1], "Y")):
+            if isinstance(Z, Tensor) and not Z.is_floating_point() and not isinstance(cost, Indexed):
+                raise TypeError(f"{name} holds {Z.dtype}, which carries no gradient: pass {name}.float() or {name}.double().")
+        with torch.no_grad(), torch.autocast(_device(X, Y).type, enabled=False):
+            x, y = spaces_of(X, Y, a, b, self.cost, _axes(self.dim, X, Y), None, self.seed)
+            memory = self._memory.setdefault(item, _Memory())
+            value, pulls = self._terms(x, y, memory)
+            known = [m.status for m in (memory.cross, memory.left, memory.right) if m is not None]
+            self.status, self.plan = max(known, key=list(Status).index), memory.cross.plan if memory.cross else None
+            unit = 1.0 if self.scale is None else self.scale**2
+            inputs, gradients = [], []
+            for space, Z, w, side in ((x, X, a, 0), (y, Y, b, 1)):
+                for given, gradient in ((Z, point_gradient), (w, weight_gradient)):
+                    if isinstance(given, Tensor) and given.requires_grad:
+                        found = gradient(space, pulls(side))
+                        inputs.append(given)
+                        gradients.append((found if given is Z else _tangent(found, space, given)).div(unit).to(given))
+            result = torch.tensor(value / unit, dtype=x.dtype, device=x.device)
+        return _Attach.apply(result, gradients, *inputs) if inputs and torch.is_grad_enabled() else result  # type: ignore
+
+    def _terms(self, x: Space, y: Space, memory: _Memory) -> tuple[float, Callable[[int], Pull]]:
+        """The value, and how it depends on either side."""
+        eps = self.epsilon * (1.0 if self.scale is None else self.scale**2)
+        solver = _solver(self.method, x, y)
+        memory.cross = cross = _solve(x, y, eps, solver, memory.cross, self.init, self.seed)
+        if not self.debias:
+            return cross.value, lambda side: pull(cross, side)
+        left, right = (
+            old if old is not None and old.x is s else _solve(s, s, eps, solver, old, None, self.seed)
+            for s, old in ((x, memory.left), (y, memory.right))
+        )
+        if cross.value - 0.5 * (left.value + right.value) < -solver.loop.tol * x.scale * y.scale:
+            left, right = _lower(cross, left, 0, solver.loop), _lower(cross, right, 1, solver.loop)
+        memory.left, memory.right = left, right
+        # a self term depends on its space from both sides, which are alike: -½ counts twice
+        return cross.value - 0.5 * (
+            left.value + right.value
+        ), lambda side: pull(cross, side) + pull((left, right)[side], side).times(-1.0)
+
+
+def gw_loss(
+    X: Any,
+    Y: Any,
+    a: Any = None,
+    b: Any = None,
+    cost: Any = "euclidean",
+    epsilon: float = 1e-3,
+    scale: float | None = None,
+    method: str | Smooth = "auto",
+    dim: Any = None,
+) -> Tensor:
+    """GW_ε(α, β), with its entropic bias: `GromovLoss(debias=False)` without a memory.
+
+    >>> import torch, gromap
+    >>> X = torch.rand(20, 2, dtype=torch.float64)
+    >>> bool(gromap.gw_loss(X, X, epsilon=0.01) > gromap.sgw_loss(X, X, epsilon=0.01).abs())
+    True
+    """
+    return GromovLoss(cost, epsilon, False, scale, method, dim)(X, Y, a, b)
+
+
+def sgw_loss(
+    X: Any,
+    Y: Any,
+    a: Any = None,
+    b: Any = None,
+    cost: Any = "euclidean",
+    epsilon: float = 1e-3,
+    scale: float | None = None,
+    method: str | Smooth = "auto",
+    dim: Any = None,
+) -> Tensor:
+    """SGW_ε(α, β) = GW_ε(α, β) - ½ (GW_ε(α, α) + GW_ε(β, β)) >= 0, zero for isometric copies: `GromovLoss()` without a memory.
+
+    >>> import torch, gromap
+    >>> X = torch.rand(20, 2, dtype=torch.float64)
+    >>> gromap.sgw_loss(X, -X + 5.0, epsilon=0.01).abs().item() < 1e-6
+    True
+    """
+    return GromovLoss(cost, epsilon, True, scale, method, dim)(X, Y, a, b)
+
+
+class _Attach(torch.autograd.Function):
+    """A value whose gradients are known already."""
+
+    @staticmethod
+    def forward(ctx: Any, value: Tensor, gradients: list[Tensor], *inputs: Tensor) -> Tensor:
+        ctx.gradients = gradients
+        ctx.save_for_backward(*inputs)
+        return value
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Any:
+        scaled = (grads[0].to(g) * g for g in ctx.gradients)
+        return None, None, *(once(z, g) for z, g in zip(ctx.saved_tensors, scaled, strict=True))
+
+
+def _solve(x: Space, y: Space, eps: float, solver: Smooth, old: Match | None, init: Any, seed: int) -> Match:
+    """From the last call if the clouds are still about where they were, else from `init`; None is the identity coupling."""
+    _check.memory(solver.memory(x, y), x.device, f"{type(solver).__name__} on {len(x)} x {len(y)} points", solver.frugal)
+    loop = replace(solver.loop, tol=solver.loop.tol * x.scale * y.scale)
+    problem = solver.problem(x, y, (1.0, 1.0), eps)
+    if old is not None and _near(old.x, x) and _near(old.y, y):
+        gamma, _ = problem.correlate(old.gamma, old.plan.score, old.plan.u, old.plan.v)  # type: ignore[arg-type]
+        duals = Potentials(old.f, old.g)
+    elif init is None:
+        gamma, duals = _identity(problem, x.embedding.features.mT @ (problem.a.double()[:, None] * x.embedding.features))
+    else:
+        rough = replace(loop, tol=max(loop.tol, Loop().tol * x.scale * y.scale), marginal_tol=max(loop.marginal_tol, 1e-3))
+        begin = start(init, problem, x, y, (1.0, 1.0), solver, rough, seed)  # a search tells minima apart, no more
+        gamma, duals = problem.start(begin.gamma, begin.plan), begin.duals
+    return settle(x, y, problem, alternate(problem, gamma, duals, loop))
+
+
+def _identity(problem: Any, gamma: Tensor) -> tuple[Any, Potentials]:
+    """A self term from a symmetric Γ, with the potentials f_i = ½ C_ii that the identity has at ε = 0."""
+    gamma = problem.start(gamma)
+    score = problem.score(gamma)
+    f = -0.5 * ((score.q * score.k).sum(-1) if isinstance(score, LowRank) else score.diagonal())
+    return gamma, Potentials(f, f)
+
+
+def _lower(cross: Match, own: Match, side: int, loop: Loop) -> Match:
+    """A self term that is no higher than from Γ = U Σ Uᵀ, with Γ(α, β) = U Σ Vᵀ: then SGW_ε >= 0 (Thm. cnt_sgw_properties)."""
+    u, s, vt = torch.linalg.svd(cross.gamma.double(), full_matrices=False)
+    axes = u if side == 0 else vt.mT
+    loop = replace(loop, tol=loop.tol * own.x.scale**2)
+    other = settle(own.x, own.y, own.problem, alternate(own.problem, *_identity(own.problem, axes * s @ axes.mT), loop))
+    return other if other.value < own.value else own
+
+
+def _near(old: Space, new: Space) -> bool:
+    """Whether the points of a cloud moved by little."""
+    p, q = old.measure.points, new.measure.points
+    if p is q:
+        return True
+    if p.shape != q.shape or p.dtype != q.dtype or p.device != q.device:
+        return False
+    if not p.is_floating_point():
+        return bool((p == q).all())
+    spread = (q - q.mean(0)).square().sum()
+    return bool((p - q).square().sum() <= MOVED**2 * spread)
+
+
+def _solver(method: str | Smooth, x: Space, y: Space) -> Smooth:
+    if isinstance(method, KernelGW):
+        return method
+    if isinstance(method, CntGW):
+        return replace(method, exact_norms=True)
+    if isinstance(method, Multiscale):
+        return replace(method, solver=replace(method.solver, exact_norms=True))
+    if method == "auto":
+        linear = all(isinstance(s.cost, Power) and s.cost.p == 2 for s in (x, y))
+        method = "kernel" if max(len(x), len(y)) <= EXACT and not linear else "cnt"
+        method = "multiscale" if method == "cnt" and min(len(x), len(y)) >= LARGE else method
+    cnt = CntGW(LOOPS[x.dtype], exact_norms=True)
+    return {"kernel": KernelGW(LOOPS[x.dtype]), "cnt": cnt, "multiscale": Multiscale(cnt)}[method]
+
+
+def _tangent(gradient: Tensor, space: Space, given: Tensor) -> Tensor:
+    """The gradient for weights before they were normalised: w -> w / Σ w."""
+    return (gradient - space.measure.weights.double() @ gradient) / given.double().sum()
+
+
+def _axes(dim: Any, X: Any, Y: Any) -> Any:
+    """`dim`, or 50 and as many as there are points where these are fewer; a Space has its own."""
+    pair = _check.pair(dim)
+    sides = zip(pair, (X, Y), strict=True)
+    return tuple(d if d is not None or isinstance(Z, Space) else min(AXES, max(1, len(Z))) for d, Z in sides)
+
+
+def _fixed(scale: object) -> float | None:
+    if isinstance(scale, str):
+        raise ValueError(
+            f"scale = {scale!r} depends on the data, and so would the loss: pass a fixed number to divide costs by, or None."
+        )
+    return None if scale is None else _check.positive(scale, "scale")
+
+
+def _device(X: Any, Y: Any) -> torch.device:
+    return next((Z.device for Z in (X, Y) if isinstance(Z, Tensor | Space)), torch.device("cpu"))
+
+
+def _item(z: Any, k: int, axes: int) -> Any:
+    """The k-th of a batch; what has no batch axis counts for all."""
+    return z[k] if not isinstance(z, Space) and getattr(z, "ndim", 0) > axes else z
