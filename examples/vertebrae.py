@@ -1,4 +1,4 @@
-"""Between two vertebrae: barycenters of T1 and T7 for several weights, as points and, with pymeshlab, as surfaces.
+"""Between two vertebrae: barycenters of T1 and T7 for several weights, as points or as surfaces.
 
     python examples/vertebrae.py --out vertebrae.png
 
@@ -39,6 +39,7 @@ def main() -> None:
     parser.add_argument("--points", type=int, default=500)
     parser.add_argument("--steps", type=int, default=15)
     parser.add_argument("--batch", type=int, help="points of a part; None = all points in each step")
+    parser.add_argument("--surface", action="store_true", help="draw surfaces: needs pymeshlab, and 1500 points or more")
     parser.add_argument("--quick", action="store_true", help="few points and steps")
     add_data(parser)
     args = parser.parse_args()
@@ -55,7 +56,7 @@ def main() -> None:
     names = ["T1", "¼", "½", "¾", "T7"]
     for k, (cloud, name) in enumerate(zip([*clouds, last], names, strict=True)):
         axes = figure.add_subplot(1, 5, k + 1, projection="3d")
-        draw(axes, cloud, not args.quick)
+        draw(axes, cloud, args.surface)
         axes.set_title(name, fontsize=11)
     figure.supxlabel(CREDIT, fontsize=7)
     figure.savefig(args.out, dpi=110)
@@ -63,13 +64,11 @@ def main() -> None:
 
 
 def draw(axes, cloud: np.ndarray, surface: bool) -> None:
-    """As a surface where pymeshlab is installed, else as points."""
-    try:
-        if not surface:
-            raise ImportError
-        mesh = poisson_surface(cloud, 6, 16)
+    """As points, or as a surface."""
+    if surface:
+        mesh = poisson_surface(cloud, 6, 8)
         axes.plot_trisurf(*mesh.vertices.T, triangles=mesh.faces, color="#e8dcc8", linewidth=0, antialiased=False)
-    except ImportError:
+    else:
         axes.scatter(*cloud.T, c=cloud[:, 2], cmap="turbo", s=3, linewidths=0)
     axes.set_box_aspect(np.ptp(cloud, axis=0))
     axes.view_init(elev=60, azim=-90)

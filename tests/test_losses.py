@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import os
+import pickle
 from pathlib import Path
 
 import hypothesis
@@ -90,10 +92,10 @@ def shapes2d():
 
 @pytest.mark.parametrize(("source", "target"), [("five", "C"), ("cross", "heart"), ("horse_silhouette", "S")])
 def test_fifty_axes_give_the_gradient_to_a_percent(source, target):
-    x, y = (torch.from_numpy(np.load(shapes2d() / f"{s}.npy")[:n]).double() for s, n in ((source, 130), (target, 100)))
+    x, y = (torch.from_numpy(np.load(shapes2d() / f"{s}.npy")[:n]).double() for s, n in ((source, 120), (target, 100)))
     x.requires_grad_()
     loop = Loop(Sinkhorn(100), max_steps=10_000, max_iter=300, tol=1e-9, marginal_tol=1e-6)
-    losses = [GromovLoss(epsilon=2e-3, method=method, dim=50, init="zero") for method in (KernelGW(loop), CntGW(loop))]
+    losses = [GromovLoss(epsilon=5e-3, method=method, dim=50, init="zero") for method in (KernelGW(loop), CntGW(loop))]
     values = [loss(x, y) for loss in losses]
     exact, found = (torch.autograd.grad(value, x)[0] for value in values)
     assert relative(found, exact) < 1e-2
@@ -111,7 +113,7 @@ def test_values_are_those_of_solve(method, pair):
 
 @hypothesis.settings(max_examples=200, deadline=None, derandomize=True, database=None)
 @hypothesis.given(
-    st.integers(0, 10**6), st.booleans(), st.sampled_from([0.3, 3.0]), st.sampled_from([Power(1.0), Power(2.0), Gaussian(1.0)])
+    st.integers(0, 10**6), st.booleans(), st.sampled_from([0.5, 5.0]), st.sampled_from([Power(1.0), Power(2.0), Gaussian(1.0)])
 )
 def test_the_divergence_is_not_negative(seed, alike, relative_eps, cost):
     """Thm. cnt_sgw_properties, from any local minimum of the cross term; for any two clouds, and for nearly isometric ones."""
@@ -183,6 +185,17 @@ def test_a_module_continues_where_it_ended(monkeypatch):
         loss(X, Y)
 
 
+def test_copies_start_without_a_memory():
+    loss = GromovLoss(epsilon=0.5, init="zero")
+    value = loss(X, Y)
+    for other in (copy.deepcopy(loss), pickle.loads(pickle.dumps(loss))):
+        assert other.plan is None
+        torch.testing.assert_close(other(X, Y), value)
+    assert loss.plan is not None
+    assert loss.plan.shape == (12, 9)
+    assert not loss.state_dict()
+
+
 def test_a_fixed_side_may_be_a_space():
     space = Space(Y, cost=Gaussian(1.0), dim=9)
     x = X.clone().requires_grad_()
@@ -236,7 +249,7 @@ def test_points_without_mass_neither_pull_nor_count():
     gradient, weights = torch.autograd.grad(value, [x, a])
     assert bool((gradient[3] == 0).all())
     keep = torch.arange(12) != 3
-    assert float(loss(X[keep], Y, a.detach()[keep])) == pytest.approx(float(value), rel=1e-9)
+    assert float(loss(X[keep], Y, a.detach()[keep])) == pytest.approx(value.item(), rel=1e-9)
     ends = [loss(X, Y, a.detach() + h * torch.eye(12, dtype=a.dtype)[3]) for h in (0.0, 1e-4, 2e-4)]
     slope = float(-1.5 * ends[0] + 2 * ends[1] - 0.5 * ends[2]) / 1e-4  # one-sided: weights are >= 0
     assert float(weights[3]) == pytest.approx(slope, rel=1e-3)

@@ -70,8 +70,11 @@ class Flow:
 
         return write_gif(self, Path(path), seconds)
 
-    def surface(self, depth: int = 7, neighbours: int = 20) -> Mesh:
-        """A closed surface through the points, by screened Poisson reconstruction; needs `pip install 'gromap[poisson]'`."""
+    def surface(self, depth: int = 7, neighbours: int = 8) -> Mesh:
+        """A closed surface through the points, by screened Poisson reconstruction; needs `pip install 'gromap[poisson]'`.
+
+        Normals come from the nearest points: a thin shape, as a vertebra, takes 1500 points or more.
+        """
         return poisson_surface(np.asarray(self.points), depth, neighbours)
 
 

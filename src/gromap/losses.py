@@ -100,6 +100,9 @@ class GromovLoss(torch.nn.Module):
         self.status: Status | None = None
         self.plan: Plan | None = None
 
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_memory": {}, "plan": None}  # a copy starts without a memory
+
     def extra_repr(self) -> str:
         return f"cost={self.cost}, epsilon={self.epsilon:g}, debias={self.debias}, method={self.method!r}"
 
