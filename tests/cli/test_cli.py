@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import csv
-import importlib.util
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
-import types
 from pathlib import Path
 
 import numpy as np
@@ -21,9 +19,8 @@ import gromap
 from gromap.cli import main
 from gromap.datasets import humans
 from gromap.mesh import Mesh, read_mesh, write_mesh
+from gromap.mesh.transfer import vertex_map
 
-PAGE = importlib.util.find_spec("gromap.report.page") is not None
-GEODESICS = importlib.util.find_spec("gromap.mesh.geodesic") is not None
 FAST = ["--cost", "euclidean", "--epsilon", "1e-2", "--starts", "10"]
 
 
@@ -51,20 +48,8 @@ def shapes(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def _page(monkeypatch):
-    """The report's page, or something in its place that takes the same arguments."""
-    if not PAGE:
-        stub = types.ModuleType("gromap.report.page")
-
-        def write_report(
-            path, source, target, solution, *, title="", labels=None, error=None, landscape=None, settings=None, force=False
-        ):
-            assert (len(source.vertices), len(target.vertices)) == solution.plan.shape
-            Path(path).write_text(f"<title>{title}</title>")
-            return path
-
-        stub.write_report = write_report  # type: ignore[attr-defined]
-        monkeypatch.setitem(sys.modules, "gromap.report.page", stub)
+def _cache(monkeypatch, tmp_path):
+    monkeypatch.setenv("GROMAP_CACHE", str(tmp_path / "cache"))
 
 
 def refused(capsys, *argv: object) -> str:
@@ -85,8 +70,9 @@ def test_match_writes_maps_meshes_and_reports(shapes, tmp_path, capsys):
     assert {path.name for path in out.iterdir()} == names
     sol = gromap.load(out / "result.safetensors")
     n, m = sol.plan.shape
-    assert np.array_equal(np.loadtxt(out / "map.txt", int), sol.p2p_12)
-    assert np.array_equal(np.loadtxt(out / "map_21.txt", int), sol.p2p_21)
+    points = [read_mesh(shapes / name).vertices for name in ("man.ply", "runner.obj")]
+    assert np.array_equal(np.loadtxt(out / "map.txt", int), vertex_map(sol.plan, points[1]))
+    assert np.array_equal(np.loadtxt(out / "map_21.txt", int), vertex_map(sol.plan.T, points[0]))
     source, target = read_mesh(out / "source.ply"), read_mesh(out / "target.ply")
     assert np.array_equal(source.vertices, read_mesh(shapes / "man.ply").vertices)
     assert source.colours is not None
@@ -154,11 +140,8 @@ def test_landmarks_choose_the_side(shapes, tmp_path):
         assert min(error, key=error.get) == name  # type: ignore[arg-type]
 
 
-@pytest.mark.skipif(not GEODESICS, reason="geodesic distances are not there yet")
 @pytest.mark.parametrize("cost", ["power:0.5", "geodesic"])
 def test_truth_is_measured_along_the_surface(shapes, tmp_path, capsys, cost):
-    if cost == "geodesic" and not hasattr(gromap.Space, "from_mesh"):
-        pytest.skip("spaces of meshes are not there yet")
     truths = ["--truth", str(shapes / "direct.txt"), "--truth", str(shapes / "mirrored.txt")]
     args = ["match", str(shapes / "man.ply"), str(shapes / "runner.obj"), "--out", str(tmp_path), *truths]
     assert main([*args, "--cost", cost, "--epsilon", "1e-2", "--json"]) == 0
@@ -262,10 +245,12 @@ def test_mistakes_get_one_line(shapes, tmp_path, capsys):
     assert "No such option: --coast" in refused(capsys, "match", man, runner, "--coast", "x")
     assert "Invalid value for '--epsilon'" in with_("--epsilon", "small")
     assert "epsilon must be a finite number > 0" in with_("--epsilon", "-1", "--cost", "euclidean")
-    assert "unknown --cost 'euclid': use one of geodesic, euclidean" in with_("--cost", "euclid")
+    assert "unknown --cost 'euclid': use one of geodesic, heat" in with_("--cost", "euclid")
     assert "one cost for all 2 shapes, or one for each" in with_("--cost", "a,b,c")
     assert "--cost power:x" in with_("--cost", "power:x")
-    assert "a cloud, which has no geodesics" in refused(capsys, "match", man, shapes / "flat.npy", "--cost", "geodesic")
+    assert "a cloud, without faces, and --cost geodesic needs a surface" in refused(
+        capsys, "match", man, shapes / "flat.npy", "--cost", "geodesic"
+    )
     assert "2 whole numbers per line, counted from 0" in with_("--landmarks", tmp_path / "bad.txt", "--cost", "euclidean")
     assert "out of range" in with_("--landmarks", tmp_path / "pairs.txt", "--cost", "euclidean")
     assert "no file" in with_("--landmarks", tmp_path / "none.txt")
@@ -332,7 +317,6 @@ def test_entry_point(clouds, tmp_path):
     assert "3 shapes, 3 pairs" in done.stdout
 
 
-@pytest.mark.skipif(not PAGE, reason="the report's page is not there yet")
 def test_match_from_the_shell(shapes, tmp_path):
     done = run("match", shapes / "man.ply", shapes / "runner.obj", *FAST, cwd=tmp_path)
     assert done.returncode == 0, done.stderr

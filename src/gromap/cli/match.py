@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 import gromap
+from gromap import _check
 from gromap.cli import folder, inputs
 from gromap.cli.show import Show, steps
 from gromap.mesh import Mesh, write_mesh
@@ -37,6 +38,7 @@ class Options:
 
 def match(paths: tuple[Path, Path], out: Path | None, options: Options, show: Show) -> dict[str, Any]:
     """What report.json holds."""
+    _check.positive(options.epsilon, "epsilon")
     with show.stage("read the shapes"):
         source, target = (inputs.read(path) for path in paths)
     n, m = len(source.vertices), len(target.vertices)
