@@ -99,7 +99,7 @@ def test_losses_and_gradients_on_the_gpu(cost, method):
     """float32 on CUDA beside float64 on the CPU, from the same start."""
     solver = method(Loop(Sinkhorn(100), max_steps=5000, max_iter=200, tol=1e-8, marginal_tol=1e-5))
     pair = humans()
-    x, y = (torch.tensor(m.vertices[::20][:n], dtype=torch.float64) for m, n in ((pair.source, 300), (pair.target, 260)))
+    x, y = (torch.tensor(m.vertices[::13][:n], dtype=torch.float64) for m, n in ((pair.source, 300), (pair.target, 260)))
     a = 0.2 + torch.rand(300, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     found = []
     for kind in ({"device": "cpu", "dtype": torch.float64}, {"device": "cuda", "dtype": torch.float32}):
