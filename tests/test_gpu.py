@@ -103,7 +103,7 @@ def test_losses_and_gradients_on_the_gpu(cost, method):
     a = 0.2 + torch.rand(300, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     found = []
     for kind in ({"device": "cpu", "dtype": torch.float64}, {"device": "cuda", "dtype": torch.float32}):
-        inputs = [t.to(**kind).requires_grad_() for t in (x, y, a)]
+        inputs = [t.to(**kind).clone().requires_grad_() for t in (x, y, a)]
         loss = GromovLoss(cost, 1e-2, method=solver, init="zero")
         value = loss(*inputs)
         value.backward()
