@@ -20,10 +20,12 @@ import torch
 from torch import Tensor
 
 from gromap import _check
-from gromap.losses import GromovLoss, Smooth
+from gromap.costs import Indexed
+from gromap.losses import AXES, GromovLoss, Smooth
 from gromap.measure import nearest
 from gromap.mesh import Mesh
 from gromap.mesh.poisson import poisson_surface
+from gromap.space import Space
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -110,18 +112,26 @@ def gradient_flow(
     >>> flow.points.shape, bool(flow.losses[-1] < 0.3 * flow.losses[0])
     ((20, 2), True)
     """
-    loss = GromovLoss(cost, epsilon, debias, None, method, dim, init, seed)
-    start = _check.points(X, "X")
+    dims, start, numpy = _check.pair(dim), _check.points(X, "X"), _check.is_numpy(X)
+    loss = GromovLoss(cost, epsilon, debias, None, method, (dims[0], None), init, seed)
     weights = _check.weights(a, len(start), "a", "X", start)
-    target = Y if isinstance(Y, Tensor) else _check.as_tensor(Y, "Y").to(start)
+    target = Y if isinstance(Y, Space) else _fixed_space(Y, b, loss.cost[1], dims[1], start)  # embedded and solved once
 
     def objective(z: Tensor) -> tuple[float, Tensor]:
         z = z.detach().requires_grad_()
-        value = loss(z, target, weights, b)
+        value = loss(z, target, weights)
         return float(value.detach()), torch.autograd.grad(value, z)[0]
 
     options = _Options(steps, step, momentum, adaptive, tol, frames, callback)
-    return _descend(start, weights, objective, options, _check.is_numpy(X), _check.to_array(target, _check.is_numpy(X)))
+    shown = target.measure.points if target.measure.points.is_floating_point() else None
+    return _descend(start, weights, objective, options, numpy, None if shown is None else _check.to_array(shown, numpy))
+
+
+def _fixed_space(Y: Any, b: Any, cost: Any, dim: Any, like: Tensor) -> Space:
+    """The target, in the precision and on the device of the cloud that flows to it."""
+    points = _check.as_tensor(Y, "Y")
+    points = points.to(like.device) if isinstance(cost, Indexed) else points.to(like)
+    return Space(points, b, cost, min(AXES, len(points)) if dim is None else dim, name="Y")
 
 
 def barycenter(

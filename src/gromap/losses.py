@@ -122,6 +122,7 @@ class GromovLoss(torch.nn.Module):
         for Z, cost, name in ((X, self.cost[0], "X"), (Y, self.cost[1], "Y")):
             if isinstance(Z, Tensor) and not Z.is_floating_point() and not isinstance(cost, Indexed):
                 raise TypeError(f"{name} holds {Z.dtype}, which carries no gradient: pass {name}.float() or {name}.double().")
+        asked = [isinstance(t, Tensor) and t.requires_grad and torch.is_grad_enabled() for t in (X, Y, a, b)]
         with torch.no_grad(), torch.autocast(_device(X, Y).type, enabled=False):
             x, y = spaces_of(X, Y, a, b, self.cost, _axes(self.dim, X, Y), None, self.seed)
             memory = self._memory.setdefault(item, _Memory())
@@ -131,13 +132,16 @@ class GromovLoss(torch.nn.Module):
             unit = 1.0 if self.scale is None else self.scale**2
             inputs, gradients = [], []
             for space, Z, w, side in ((x, X, a, 0), (y, Y, b, 1)):
-                for given, gradient in ((Z, point_gradient), (w, weight_gradient)):
-                    if isinstance(given, Tensor) and given.requires_grad:
-                        found = gradient(space, pulls(side))
-                        inputs.append(given)
-                        gradients.append((found if given is Z else _tangent(found, space, given)).div(unit).to(given))
+                points, weights = asked[side], asked[side + 2]
+                pulled = pulls(side) if points or weights else None
+                if pulled and points:
+                    inputs.append(Z)
+                    gradients.append((point_gradient(space, pulled) / unit).to(Z))
+                if pulled and weights:
+                    inputs.append(w)
+                    gradients.append((_tangent(weight_gradient(space, pulled), space, w) / unit).to(w))
             result = torch.tensor(value / unit, dtype=x.dtype, device=x.device)
-        return _Attach.apply(result, gradients, *inputs) if inputs and torch.is_grad_enabled() else result  # type: ignore
+        return _Attach.apply(result, gradients, *inputs) if inputs else result  # type: ignore[return-value]
 
     def _terms(self, x: Space, y: Space, memory: _Memory) -> tuple[float, Callable[[int], Pull]]:
         """The value, and how it depends on either side."""
@@ -153,10 +157,11 @@ class GromovLoss(torch.nn.Module):
         if cross.value - 0.5 * (left.value + right.value) < -solver.loop.tol * x.scale * y.scale:
             left, right = _lower(cross, left, 0, solver.loop), _lower(cross, right, 1, solver.loop)
         memory.left, memory.right = left, right
-        # a self term depends on its space from both sides, which are alike: -½ counts twice
-        return cross.value - 0.5 * (
-            left.value + right.value
-        ), lambda side: pull(cross, side) + pull((left, right)[side], side).times(-1.0)
+
+        def pulls(side: int) -> Pull:  # a self term depends on its space from both sides, which are alike: -½ counts twice
+            return pull(cross, side) + pull((left, right)[side], side).times(-1.0)
+
+        return cross.value - 0.5 * (left.value + right.value), pulls
 
 
 def gw_loss(
