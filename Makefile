@@ -9,7 +9,7 @@ $(VENV)/ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(RUN) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[all]'
 	$(RUN) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
-		'pytest>=8' 'hypothesis>=6.100' 'playwright>=1.45' triton
+		'pytest>=8' 'pytest-xdist>=3.5' 'hypothesis>=6.100' 'playwright>=1.45' triton
 	touch $@
 
 $(VENV)/lint-ready: $(VENV)/ready
@@ -19,8 +19,8 @@ $(VENV)/lint-ready: $(VENV)/ready
 demo: $(VENV)/ready  ## match the shipped pair, write demo.png and demo.html
 	$(RUN) -m gromap.demo
 
-test: $(VENV)/ready  ## the whole test suite, doctests included
-	$(RUN) -m pytest
+test: $(VENV)/ready  ## the whole test suite, doctests included, in two processes of one thread each
+	OMP_NUM_THREADS=1 $(RUN) -m pytest -n 2 --dist loadfile
 
 lint: $(VENV)/lint-ready  ## ruff and pyright
 	$(VENV)/bin/ruff format --check .
