@@ -103,7 +103,7 @@ class Space:
         >>> import gromap
         >>> from gromap.datasets import humans
         >>> gromap.Space.from_mesh(humans().source, "biharmonic")
-        Space(4000 points, Power(p=1), 20 axes)
+        Space(4000 points, Power(p=1.0), 20 axes)
         """
         mesh = mesh if isinstance(mesh, Mesh) else read_mesh(mesh)
         weights = mesh.vertex_areas() if a is None and len(mesh.faces) else a

@@ -64,8 +64,8 @@ def embed_mesh(
     straight bridges between their nearest points. A vertex without faces lies where the nearest other one does.
 
     >>> from gromap.datasets import humans
-    >>> embed_mesh(humans().source, "heat", vertices=500)
-    MeshEmbedding(4000 vertices in R^8, heat, distances off by 5.6 % on average)
+    >>> embed_mesh(humans().source, "heat", vertices=500).distortion < 0.1
+    True
     """
     _check.choice(method, METHODS, "mesh cost")
     if not len(mesh.faces):
@@ -135,7 +135,7 @@ def scale(known: Tensor, dim: int, seed: int, steps: int = 100, tol: float = 1e-
     overrelaxed by 2 (de Leeuw & Heiser 1980), from the classical solution; until ten steps lower the stress by less than `tol`.
 
     >>> x = torch.randn(30, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    >>> scale(torch.cdist(x, x), 3, seed=0)[1] < 1e-6
+    >>> scale(torch.cdist(x, x).fill_diagonal_(0), 3, seed=0)[1] < 1e-6
     True
     """
     n = len(known)
