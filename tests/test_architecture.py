@@ -11,12 +11,12 @@ import gromap
 
 ROOT = Path(gromap.__file__).parent
 ROOMS = [  # from the ground up; a file may import from rooms below its own
-    ["engine.score", "engine.kernels", "files", "mesh.mesh", "mesh.exact", "mesh.formats"],
+    ["costs", "engine.score", "engine.kernels", "files", "mesh.mesh", "mesh.exact", "mesh.formats"],
     ["engine.tiles", "engine.mixture", "engine.triton", "engine.truncation", "mesh.texture", "mesh.formats.polygons"],
     ["engine.backend", "mesh.poisson"],
     ["engine.replay"],
     ["engine", "_check", "mesh.formats.gltf", "mesh.formats.obj", "mesh.formats.plain", "mesh.formats.ply", "mesh.formats.vtk"],
-    ["costs", "measure", "mesh.io", "mesh.clean", "mesh.geodesic"],
+    ["measure", "mesh.io", "mesh.clean", "mesh.geodesic"],
     ["mesh"],
     ["datasets", "mesh.embedding"],
     ["embedding", "sinkhorn", "objective", "plan", "mesh.cache"],

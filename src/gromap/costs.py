@@ -3,7 +3,7 @@
 A cost maps (n, d) and (m, d) points to an (n, m) block, is symmetric, and is exactly zero on the diagonal. Costs that are
 *conditionally of negative type* (CNT) are squared distances in a feature space (Thm. Schoenberg): all of these are, except
 `Power(p)` for p > 2 and whatever the user brings in `Precomputed` and `Custom`; `Space.negative_mass` measures those.
-A new cost is one class with `__call__`; it inherits the rest.
+A new cost is one class with `__call__`; it inherits the rest. One of the distance alone is a `Radial` with φ and φ'.
 """
 
 from __future__ import annotations
@@ -59,7 +59,23 @@ class Cost:
 
 
 @dataclass(frozen=True)
-class Power(Cost):
+class Radial(Cost):
+    """c(x, x') = φ(|x - x'|): a cost of the distance alone, whose derivative is known."""
+
+    def profile(self, d: Tensor) -> Tensor:
+        """φ(d)"""
+        raise TypeError(f"{type(self).__name__} defines no cost: write its profile(d).")
+
+    def slope(self, d: Tensor, c: Tensor) -> Tensor:
+        """φ'(d) for d > 0, given c = φ(d) as well."""
+        raise TypeError(f"{type(self).__name__} defines no derivative: write its slope(d, c).")
+
+    def __call__(self, x: Tensor, y: Tensor) -> Tensor:
+        return self.profile(distances(x, y))
+
+
+@dataclass(frozen=True)
+class Power(Radial):
     """|x - x'|^p. CNT for 0 < p <= 2; p = 1 is "euclidean", p = 2 is "sqeuclidean".
 
     >>> Power(2.0)(torch.tensor([[0.0], [1.0]]), torch.tensor([[3.0]])).flatten()
@@ -88,8 +104,7 @@ class Power(Cost):
     def radial(self) -> tuple[str, float] | None:
         return "power", float(self.p)
 
-    def __call__(self, x: Tensor, y: Tensor) -> Tensor:
-        d = distances(x, y)
+    def profile(self, d: Tensor) -> Tensor:
         if self.p == 1:
             return d
         if self.p == 2:
@@ -97,9 +112,12 @@ class Power(Cost):
         apart = d > 0  # the derivative of d^p at d = 0 is taken as zero
         return torch.where(apart, torch.where(apart, d, 1.0) ** self.p, 0.0)
 
+    def slope(self, d: Tensor, c: Tensor) -> Tensor:
+        return self.p * c / d
+
 
 @dataclass(frozen=True)
-class Gaussian(Cost):
+class Gaussian(Radial):
     """2 - 2 exp(-|x - x'|² / 2σ²), the squared distance in the Gaussian RKHS; σ in the units of the data."""
 
     sigma: float
@@ -111,12 +129,15 @@ class Gaussian(Cost):
     def radial(self) -> tuple[str, float] | None:
         return "gaussian", float(self.sigma)
 
-    def __call__(self, x: Tensor, y: Tensor) -> Tensor:
-        return -2 * torch.expm1(-distances(x, y).square() / (2 * self.sigma**2))
+    def profile(self, d: Tensor) -> Tensor:
+        return -2 * torch.expm1(-d.square() / (2 * self.sigma**2))
+
+    def slope(self, d: Tensor, c: Tensor) -> Tensor:
+        return (2 - c) * d / self.sigma**2
 
 
 @dataclass(frozen=True)
-class Exponential(Cost):
+class Exponential(Radial):
     """2 - 2 exp(-|x - x'| / σ), the squared distance in the RKHS of the exponential (Laplacian) kernel."""
 
     sigma: float
@@ -128,8 +149,11 @@ class Exponential(Cost):
     def radial(self) -> tuple[str, float] | None:
         return "exponential", float(self.sigma)
 
-    def __call__(self, x: Tensor, y: Tensor) -> Tensor:
-        return -2 * torch.expm1(-distances(x, y) / self.sigma)
+    def profile(self, d: Tensor) -> Tensor:
+        return -2 * torch.expm1(-d / self.sigma)
+
+    def slope(self, d: Tensor, c: Tensor) -> Tensor:
+        return (2 - c) / self.sigma
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from gromap.costs import Power
+from gromap.costs import Custom, Exponential, Gaussian, Power
 from gromap.engine import LowRank, apply, argmax, cost_apply, lse, sums, tiles, topk
 
 SHAPES = [((), 5, 7, 3), ((), 130, 67, 21), ((3,), 33, 50, 4), ((2, 2), 9, 4, 1), ((), 1, 1, 2)]
@@ -130,3 +130,15 @@ def test_same_numbers_on_the_gpu(kind, dtype):
     rtol = 1e-10 if dtype == torch.float64 else 1e-4
     torch.testing.assert_close((rows.cpu().double(), cols.cpu().double()), (p.sum(1), p.sum(0)), rtol=rtol, atol=0)
     torch.testing.assert_close(lse(there, v.cuda()).cpu().double(), (s + v.double()).logsumexp(1), rtol=rtol, atol=rtol)
+
+
+@pytest.mark.parametrize("cost", [Power(0.5), Power(1.0), Power(2.0), Power(4.0), Gaussian(0.7), Exponential(0.7)])
+def test_written_derivatives_equal_those_of_autograd(cost):
+    g = torch.Generator().manual_seed(0)
+    x = torch.randn(110, 3, dtype=torch.float64, generator=g)
+    x[7], x[8] = x[3], x[3] + 1e-200  # coincident points push nobody
+    a, w = torch.rand(len(x), dtype=x.dtype, generator=g), torch.randn(len(x), len(x), dtype=x.dtype, generator=g)
+    got, expected = (tiles.cost_gradient(c, x, a, w) for c in (cost, Custom(cost)))
+    torch.testing.assert_close(got, expected, rtol=1e-10, atol=1e-10)
+    single = tiles.cost_gradient(cost, x.float(), a.float(), w.float())
+    assert float((single - got).norm() / got.norm()) < 1e-5

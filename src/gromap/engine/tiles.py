@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor
 
+from gromap.costs import Radial, distances
 from gromap.engine.score import LowRank, Near, Pairs, flat
 
 CPU_TILE_BYTES = 8 << 20  # inside the last-level cache, yet large enough to hide Python
@@ -169,18 +170,42 @@ def cost_gradient(cost: Callable[[Tensor, Tensor], Tensor], x: Tensor, a: Tensor
     _, rows, cols = _tiling(1, len(x), len(x), x)
     for i in rows:
         for j in cols:
-            with torch.enable_grad():
-                here = x[i].detach().requires_grad_()
-                block = cost(here, x[j])
-            if not block.requires_grad:
-                raise TypeError(
-                    "the cost has no derivative with respect to the points: compute it with differentiable torch operations, "
-                    "or detach the points if you do not need their gradient."
-                )
+            c, pull = _radial(cost, x[i], x[j]) if isinstance(cost, Radial) else _any(cost, x[i], x[j])
             weight = w.q[i] @ w.k[j].mT if isinstance(w, LowRank) else w[i, j]
-            weight = torch.addcmul(weight, block.detach() * a[i, None], a[j]).to(block.dtype)
-            out[i] += torch.autograd.grad(block, here, weight)[0]
+            out[i] += pull(torch.addcmul(weight, c * a[i, None], a[j]).to(c.dtype))
     return out
+
+
+Pull = Callable[[Tensor], Tensor]  # from (n, m) weights to Σ_k weight_ik ∂c(x_i, y_k)/∂x_i, (n, d)
+
+
+def _radial(cost: Radial, x: Tensor, y: Tensor) -> tuple[Tensor, Pull]:
+    """The derivative φ'(d) (x - y) / d, coordinate by coordinate, from differences; zero where two points coincide.
+
+    Written out, since the backward pass of torch.cdist is slow on a GPU, and less precise in float32.
+    """
+    d = distances(x, y)
+    c = cost.profile(d)
+    apart = d.clamp(min=torch.finfo(d.dtype).tiny ** 0.5)  # squares below are not numbers any more
+
+    def pull(weight: Tensor) -> Tensor:
+        force = cost.slope(apart, c).div_(apart).mul_(weight)
+        return torch.stack([(s[:, None] - t).mul_(force).sum(1) for s, t in zip(x.mT, y.mT, strict=True)], 1)
+
+    return c, pull
+
+
+def _any(cost: Callable[[Tensor, Tensor], Tensor], x: Tensor, y: Tensor) -> tuple[Tensor, Pull]:
+    """The derivative that autograd finds."""
+    with torch.enable_grad():
+        x = x.detach().requires_grad_()
+        c = cost(x, y)
+    if not c.requires_grad:
+        raise TypeError(
+            "the cost has no derivative with respect to the points: compute it with differentiable torch operations, "
+            "or detach the points if you do not need their gradient."
+        )
+    return c.detach(), lambda weight: torch.autograd.grad(c, x, weight)[0]
 
 
 def cost_apply(cost: Callable[[Tensor, Tensor], Tensor], x: Tensor, y: Tensor, w: Tensor) -> Tensor:
