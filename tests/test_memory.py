@@ -13,7 +13,7 @@ peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20   # Gi
 gromap.solve(rng.normal(size=(50, 3)), rng.normal(size=(50, 3)))            # load everything first
 base = peak()
 x, y = (rng.normal(size=(20_000, 3)).astype("float32") for _ in range(2))
-sol = gromap.solve(x, y, method=CntGW(Loop(Sinkhorn(2), adaptive=False, max_iter=2)))
+sol = gromap.solve(x, y, method=CntGW(Loop(Sinkhorn(2), adaptive=False, max_iter=2)), init="zero")
 print(peak() - base)
 """
 

@@ -157,7 +157,7 @@ def test_isometric_copies_have_no_debiased_distance(pair):
     x, y, a, b = pair
     from tests.conftest import rotation
 
-    method = CntGW(Loop(sinkhorn=Sinkhorn(2000, tol=1e-11), max_steps=2000, adaptive=False, max_iter=100, tol=1e-12))
+    method = CntGW(Loop(sinkhorn=Sinkhorn(300, tol=1e-10), max_steps=300, adaptive=False, max_iter=40, tol=1e-11))
 
     def gw(p, q, u, v):
         sx, sy = Space(p, u, dim=len(p)), Space(q, v, dim=len(q))

@@ -5,7 +5,7 @@
     1  Γ = 0; diag(±σ) on the leading axes, σ_d the largest correlation of both d-th axes; random Γ of that scale
     2  a few outer steps; starts that came together are merged, and only the better distinct ones go on, until they settle
     3  hops from the best minima: flipped signs of one or two of their singular directions, as in 2
-    4  the best distinct minima on finer clouds, and those that are close to a tie on the points themselves
+    4  the best distinct minima on finer clouds, and those that are close to a tie on the points themselves, or 5000 cells
 
 `landmarks` lets the user choose instead.
 """
@@ -35,6 +35,7 @@ KEPT = 8  # distinct minima that are worth a finer cloud
 TIE = 0.01  # relative gap of energies that a coarse cloud cannot be trusted with
 NEAR = 0.05  # relative gap of energies within which left and right may decide
 RIVALS = 3  # minima that are run on the points themselves, in a tie, if these are many
+ARENA = 5000  # points on which a tie is decided, at most
 
 
 @dataclass(frozen=True)
@@ -231,13 +232,13 @@ def best_start(
         minima = minima.take(_keep_hand(finer, minima, hand))
     rivals = KEPT if len(problem.a) <= FINER and len(problem.b) <= FINER else RIVALS
     close = int((minima.energy[:rivals] <= _within(minima, TIE)).sum())
-    starts = [(minima.gamma[k], interpolate(finer, minima.gamma[k], minima.duals(k), problem)) for k in range(close)]
     if close == 1:
-        return *starts[0], minima
+        return minima.gamma[0], interpolate(finer, minima.gamma[0], minima.duals(0), problem), minima
+    arena = problem if max(len(problem.a), len(problem.b)) <= ARENA else problem.coarser(ARENA, ARENA)
+    starts = [(minima.gamma[k], interpolate(finer, minima.gamma[k], minima.duals(k), arena)) for k in range(close)]
     settle = replace(loop, sinkhorn=Sinkhorn(51, tol=2e-3), adaptive=False, max_iter=min(loop.max_iter, 8))
-    ends = [alternate(problem, *start, settle) for start in starts]
-    best = min(ends, key=lambda end: float(end.energy))
-    return best.gamma, best.duals, minima
+    best = min((alternate(arena, *start, settle) for start in starts), key=lambda end: float(end.energy))
+    return best.gamma, best.duals if arena is problem else interpolate(arena, best.gamma, best.duals, problem), minima
 
 
 def _keep_hand(problem: CntProblem, minima: Minima, hand: Hand) -> list[int]:
