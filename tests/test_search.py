@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 import torch
@@ -130,6 +132,18 @@ def test_chirality_keeps_left_and_right(hand):
     assert kept < 0.5 * mirrored
     with pytest.raises(ValueError, match=r"chirality needs points in space.*X has 2"):
         solve(x[:, :2], y, init=Search(chirality=True))
+
+
+def test_chirality_of_meshes_looks_at_their_vertices():
+    """The points of a geodesic space have eight coordinates; left and right are those of the mesh."""
+    body = humans().source
+    other = dataclasses.replace(body, vertices=body.vertices * np.float32([-1, 1, 1]), faces=body.faces[:, ::-1].copy())
+    x, y = (Space.from_mesh(mesh, "biharmonic") for mesh in (body, other))
+    assert x.measure.points.shape[1] == 8
+    sol = solve(x, y, epsilon=3e-3, init=Search(starts=20, chirality=True), method="multiscale")
+    there = sol.pull(other.vertices)
+    kept, mirrored = (np.linalg.norm(there - body.vertices * [s, 1.0, 1.0], axis=1).mean() for s in (1.0, -1.0))
+    assert kept < 0.5 * mirrored
 
 
 def test_landscape_of_a_stick():

@@ -24,7 +24,7 @@ TETRAHEDRA = 4000
 
 def handedness(x: Space, y: Space, problem: CntProblem) -> Callable[[CntProblem, Tensor, Potentials], float]:
     """A function of a match on coarse clouds that is > 0 where it keeps orientations, between -1 and 1."""
-    px, py = x.measure.points.double(), y.measure.points.double()
+    px, py = ((s.measure.points if s.vertices is None else s.vertices).double() for s in (x, y))
     for space, points in ((x, px), (y, py)):
         if points.shape[1] != 3:
             raise ValueError(f"chirality needs points in space, (N, 3); {space.name} has {points.shape[1]} coordinates.")

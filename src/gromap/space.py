@@ -38,6 +38,7 @@ class Space:
     """
 
     mesh_embedding: MeshEmbedding | None = None  #: how the points of `from_mesh` were found
+    vertices: Tensor | None = None  #: where they lie in space, (N, 3)
 
     def __init__(
         self,
@@ -113,7 +114,7 @@ class Space:
         points = _check.points(mesh.vertices, name).numpy()
         made = cached_embedding(replace(mesh, vertices=points), cost, seed=seed, device=device or "cpu", tell=tell)
         space = cls(made.points.astype(points.dtype), weights, "euclidean", dim, seed=seed, device=device, name=name)
-        space.mesh_embedding = made
+        space.mesh_embedding, space.vertices = made, torch.as_tensor(points, device=space.device)
         return space
 
     def __len__(self) -> int:
