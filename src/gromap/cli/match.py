@@ -203,4 +203,5 @@ def _facts(sol: gromap.Solution, measured: Quality | None, settings: dict[str, A
     if measured:
         named = {"error": measured.error, "auc": measured.auc, "truth": measured.truth}
         facts["quality"] = named | {"coverage": measured.coverage, "smoothness": measured.smoothness}
+        facts["quality"]["distances"] = measured.distances
     return facts
