@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import gromap
-from gromap import Flow, FlowStatus, Loop, Power, barycenter, gradient_flow, sgw_loss
+from gromap import Flow, FlowInterrupted, FlowStatus, Loop, Power, barycenter, gradient_flow, sgw_loss
 from gromap.solvers import KernelGW
 from tests.conftest import cloud
 from tests.test_losses import shapes2d
@@ -70,6 +70,22 @@ def test_a_flow_stops_where_it_is_told_to():
     assert flow.times[-1] == 3
     near = gradient_flow(X, Y, steps=50, epsilon=0.5, init="zero", tol=0.5)
     assert near.status is FlowStatus.CONVERGED
+
+
+def test_ctrl_c_leaves_the_best_points():
+    def press(n, value):
+        if n == 3:
+            raise KeyboardInterrupt
+
+    options = {"epsilon": 0.1, "cost": "sqeuclidean", "tol": 0}
+    with pytest.raises(KeyboardInterrupt) as caught:
+        barycenter([X, 2 * X], steps=20, callback=press, **options)
+    assert isinstance(caught.value, FlowInterrupted)
+    flow, whole = caught.value.flow, barycenter([X, 2 * X], steps=3, **options)
+    assert flow.status is FlowStatus.INTERRUPTED
+    np.testing.assert_array_equal(flow.points, whole.points)
+    np.testing.assert_array_equal(flow.losses, whole.losses)
+    assert flow.times[-1] == 3
 
 
 def test_the_barycenter_of_copies_of_two_sizes_has_the_size_between():

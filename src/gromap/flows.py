@@ -44,6 +44,7 @@ class FlowStatus(Enum):
     DIVERGED = "The loss rose above ten times its start: lower step, or let the flow control it (adaptive=True)."
     NOT_FINITE = "The loss or its gradient overflowed: raise epsilon, lower step, or pass float64 data."
     STOPPED = "Stopped by the callback."
+    INTERRUPTED = "Interrupted: these are the best points so far; go on with init=flow.points."
 
 
 @dataclass(frozen=True)
@@ -80,6 +81,14 @@ class Flow:
         return poisson_surface(np.asarray(self.points), depth, neighbours)
 
 
+class FlowInterrupted(KeyboardInterrupt):
+    """Ctrl-C during a flow. `flow` holds the best points so far; `init=error.flow.points` goes on from them."""
+
+    def __init__(self, flow: Flow):
+        super().__init__("the flow was interrupted; error.flow holds the best points so far.")
+        self.flow = flow
+
+
 def gradient_flow(
     X: Any,
     Y: Any,
@@ -105,6 +114,7 @@ def gradient_flow(
     step: how far points move in the first step, in units of the spread of X.  adaptive: halve and grow the step as the loss
     tells; else it stays.  tol: stop once the loss fell by this factor.  frames: how many to keep, or up to twice as many.
     callback: called with the step and the loss; return True to stop.  The rest as in `GromovLoss`.
+    Ctrl-C after the first step raises `FlowInterrupted`, whose `flow` is what there is so far.
 
     >>> import numpy as np, gromap
     >>> rng = np.random.default_rng(0)
@@ -156,7 +166,7 @@ def barycenter(
 
     weights: of the shapes, None = equal.  points: of the cloud; None = as many as the shape of the largest weight, from whose
     points it starts unless init= is a cloud.  batch: work on parts of so many points, one part per step; parts are drawn
-    once and matched consistently, so that each continues from its last visit.
+    once and matched consistently, so that each continues from its last visit.  Ctrl-C is as in `gradient_flow`.
 
     >>> import numpy as np, gromap
     >>> x = np.random.default_rng(0).random((15, 2))
@@ -246,40 +256,45 @@ def _descend(
     safe = torch.where(mass > 0, mass, 1.0)[:, None]
     slope = gradient / safe
     rate = options.step * float(spread / (mass @ slope.square().sum(1)).sqrt().clamp(min=1e-300))
-    frames, times, losses, best = [z], [0], [value], (value, z)
+    frames, losses, best = [(0, z)], [value], (value, z)
     n, stride, velocity, halvings, status = 0, 1, torch.zeros_like(z), 0, FlowStatus.FINISHED
     if not (np.isfinite(value) and bool(torch.isfinite(gradient).all())):
         status, options = FlowStatus.NOT_FINITE, replace(options, steps=0)
-    for n in range(1, options.steps + 1):
-        ahead = options.momentum * velocity - rate * slope
-        value, gradient = objective(z + ahead)
-        finite = bool(np.isfinite(value)) and bool(torch.isfinite(gradient).all())
-        if options.adaptive and (not finite or value > losses[-1]):
-            velocity, rate, halvings = torch.zeros_like(z), rate / 2, halvings + 1
-            if halvings == HALVINGS:
-                status = FlowStatus.STALLED if finite else FlowStatus.NOT_FINITE
+    try:
+        for n in range(1, options.steps + 1):
+            ahead = options.momentum * velocity - rate * slope
+            value, gradient = objective(z + ahead)
+            finite = bool(np.isfinite(value)) and bool(torch.isfinite(gradient).all())
+            if options.adaptive and (not finite or value > losses[-1]):
+                velocity, rate, halvings = torch.zeros_like(z), rate / 2, halvings + 1
+                if halvings == HALVINGS:
+                    status = FlowStatus.STALLED if finite else FlowStatus.NOT_FINITE
+                    break
+                continue
+            if not finite or value > RISE * losses[0]:
+                status = FlowStatus.DIVERGED if finite else FlowStatus.NOT_FINITE
                 break
-            continue
-        if not finite or value > RISE * losses[0]:
-            status = FlowStatus.DIVERGED if finite else FlowStatus.NOT_FINITE
-            break
-        z, velocity, slope, halvings = z + ahead, ahead, gradient / safe, 0
-        rate = GROWTH * rate if options.adaptive else rate
-        losses.append(value)
-        best = min(best, (value, z), key=lambda pair: pair[0]) if options.whole else (value, z)
-        if n % stride == 0:
-            frames.append(z)
-            times.append(n)
-        if len(frames) > 2 * options.frames:
-            frames, times, stride = frames[::2], times[::2], 2 * stride
-        if options.callback is not None and options.callback(n, value):
-            status = FlowStatus.STOPPED
-            break
-        if value <= options.tol * losses[0]:
-            status = FlowStatus.CONVERGED
-            break
-    if frames[-1] is not z:
-        frames.append(z)
-        times.append(n)
-    array = lambda t: _check.to_array(t, numpy)  # noqa: E731
-    return Flow(array(best[1]), array(torch.stack(frames)), times, np.array(losses), status, target)
+            z, velocity, slope, halvings = z + ahead, ahead, gradient / safe, 0
+            rate = GROWTH * rate if options.adaptive else rate
+            losses.append(value)
+            best = min(best, (value, z), key=lambda pair: pair[0]) if options.whole else (value, z)
+            if n % stride == 0:
+                frames.append((n, z))
+            if len(frames) > 2 * options.frames:
+                frames, stride = frames[::2], 2 * stride
+            if options.callback is not None and options.callback(n, value):
+                status = FlowStatus.STOPPED
+                break
+            if value <= options.tol * losses[0]:
+                status = FlowStatus.CONVERGED
+                break
+    except KeyboardInterrupt:
+        status = FlowStatus.INTERRUPTED
+    if frames[-1][1] is not z:
+        frames.append((n, z))
+    times, clouds = [k for k, _ in frames], torch.stack([cloud for _, cloud in frames])
+    points, clouds = (_check.to_array(t, numpy) for t in (best[1], clouds))
+    flow = Flow(points, clouds, times, np.array(losses), status, target)
+    if status is FlowStatus.INTERRUPTED:
+        raise FlowInterrupted(flow)
+    return flow
