@@ -143,6 +143,9 @@ def test_a_surface_through_a_sphere():
     x /= np.linalg.norm(x, axis=1, keepdims=True)
     mesh = Flow(x, x[None], [0], np.zeros(1), FlowStatus.FINISHED).surface(depth=6)
     assert mesh.area == pytest.approx(4 * np.pi, rel=0.05)
+    assert ((mesh.vertices[mesh.faces].mean(1) * mesh.face_normals()).sum(1) > 0).mean() > 0.99  # outwards
+    with pytest.raises(ValueError, match="no surface goes through these 4 points"):
+        Flow(x[:4], x[None, :4], [0], np.zeros(1), FlowStatus.FINISHED).surface()
 
 
 def test_names_are_public():
