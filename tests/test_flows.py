@@ -77,11 +77,11 @@ def test_ctrl_c_leaves_the_best_points():
         if n == 3:
             raise KeyboardInterrupt
 
-    options = {"epsilon": 0.1, "cost": "sqeuclidean", "tol": 0}
+    options = {"epsilon": 0.5, "init": "zero", "tol": 0}
     with pytest.raises(KeyboardInterrupt) as caught:
-        barycenter([X, 2 * X], steps=20, callback=press, **options)
+        gradient_flow(X, Y, steps=20, callback=press, **options)
     assert isinstance(caught.value, FlowInterrupted)
-    flow, whole = caught.value.flow, barycenter([X, 2 * X], steps=3, **options)
+    flow, whole = caught.value.flow, gradient_flow(X, Y, steps=3, **options)
     assert flow.status is FlowStatus.INTERRUPTED
     np.testing.assert_array_equal(flow.points, whole.points)
     np.testing.assert_array_equal(flow.losses, whole.losses)
@@ -92,6 +92,15 @@ def test_the_barycenter_of_copies_of_two_sizes_has_the_size_between():
     """Under c = |x - x'|², GW interpolates linearly between a cloud and its multiple: c = (1 - t) c_0 + t c_1."""
     middle = barycenter([X, 2 * X], [0.75, 0.25], steps=60, cost="sqeuclidean", epsilon=0.1)
     assert spread(middle.points) == pytest.approx(np.sqrt(0.75 * 1 + 0.25 * 4) * spread(X), rel=0.02)
+
+
+def test_shapes_in_one_pose_start_from_nearest_points():
+    """A rectangle and the same one upright: they match exactly, turned; from nearest points they meet in a square."""
+    lying = np.stack(np.meshgrid(np.linspace(0, 4, 4), np.linspace(0, 2, 3)), -1).reshape(-1, 2)
+    pair, options = [lying, lying[:, ::-1].copy()], {"epsilon": 0.1, "steps": 6, "method": ROUGH}
+    posed, free = (np.ptp(barycenter(pair, match=match, **options).points, axis=0) for match in ("nearest", "auto"))
+    assert free == pytest.approx([4, 2], rel=0.1)
+    assert posed[0] / posed[1] == pytest.approx(1, rel=0.2)
 
 
 def test_parts_of_a_barycenter_agree_with_the_whole():
@@ -110,6 +119,8 @@ CASES = {
     "no shapes": (lambda: barycenter([]), "at least one shape"),
     "weights": (lambda: barycenter([X, X], weights=[1.0]), "2 shapes need as many weights"),
     "negative weights": (lambda: barycenter([X, X], weights=[2.0, -1.0]), "weights >= 0"),
+    "match": (lambda: barycenter([X, X], match="near"), "unknown match 'near': did you mean 'nearest'"),
+    "poses": (lambda: barycenter([X, cloud(9, 3, 0)[0]], match="nearest"), "shapes in one space"),
     "momentum": (lambda: gradient_flow(X, Y, momentum=1.0), "0 <= momentum < 1"),
     "steps": (lambda: gradient_flow(X, Y, steps=0), "steps >= 1"),
     "points": (lambda: gradient_flow(X[:, 0], Y), r"X must have shape \(N, d\)"),

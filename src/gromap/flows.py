@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 HALVINGS = 10  # steps in a row that were taken back, before the flow gives up
 GROWTH = 1.05  # of the step, after one that lowered the loss
+Made = Callable[[Any], GromovLoss]  # from the start of its first match
 RISE = 10.0  # times the first loss, where a flow without step control has diverged
 
 
@@ -149,6 +150,7 @@ def barycenter(
     weights: Any = None,
     points: int | None = None,
     init: Any = None,
+    match: str = "auto",
     batch: int | None = None,
     steps: int = 100,
     cost: Any = "euclidean",
@@ -165,8 +167,9 @@ def barycenter(
     """A cloud between others: min over its points of Σ_k w_k SGW_ε(cloud, shapes_k).
 
     weights: of the shapes, None = equal.  points: of the cloud; None = as many as the shape of the largest weight, from whose
-    points it starts unless init= is a cloud.  batch: work on parts of so many points, one part per step; parts are drawn
-    once and matched consistently, so that each continues from its last visit.  Ctrl-C is as in `gradient_flow`.
+    points it starts unless init= is a cloud.  match: "auto" looks for the lowest match to each shape, "nearest" starts from
+    nearest points, for shapes that lie in one pose.  batch: work on parts of so many points, one part per step; parts are
+    drawn once and matched consistently, so that each continues from its last visit.  Ctrl-C is as in `gradient_flow`.
 
     >>> import numpy as np, gromap
     >>> x = np.random.default_rng(0).random((15, 2))
@@ -180,6 +183,8 @@ def barycenter(
     share = _check.tensor([1.0] * len(clouds) if weights is None else weights, "weights").double()
     if share.shape != (len(clouds),) or not bool((share >= 0).all()) or not float(share.sum()) > 0:
         raise ValueError(f"{len(clouds)} shapes need as many weights >= 0, not all zero, got {share.tolist()}.")
+    if _check.choice(match, ["auto", "nearest"], "match") == "nearest" and len({z.shape[1] for z in clouds}) > 1:
+        raise ValueError("match='nearest' needs shapes in one space, with as many coordinates each: use match='auto'.")
     share = share / share.sum()
     generator = torch.Generator().manual_seed(seed)
     if init is None:
@@ -193,9 +198,8 @@ def barycenter(
     count = 1 if batch is None else -(-len(start) // batch)
     parts = [p.to(start.device) for p in torch.randperm(len(start), generator=generator).tensor_split(count)]
     loss = lambda init: GromovLoss(cost, epsilon, True, None, method, dim, init, seed)  # noqa: E731
-    terms = [
-        (w, _Term(parts, cloud.to(start), generator, loss)) for cloud, w in zip(clouds, share.tolist(), strict=True) if w > 0
-    ]
+    pairs = zip(clouds, share.tolist(), strict=True)
+    terms = [(w, _Term(parts, cloud.to(start), generator, loss, match)) for cloud, w in pairs if w > 0]
     turns = itertools.cycle(range(count))
 
     def objective(z: Tensor) -> tuple[float, Tensor]:
@@ -210,18 +214,20 @@ def barycenter(
 class _Term:
     """SGW_ε between a cloud and one shape, on all points or on fixed parts of both, taken in turn."""
 
-    def __init__(self, parts: list[Tensor], shape: Tensor, generator: torch.Generator, loss: Callable[[Any], GromovLoss]):
+    def __init__(self, parts: list[Tensor], shape: Tensor, generator: torch.Generator, loss: Made, match: str):
         order = torch.randperm(len(shape), generator=generator) if len(parts) > 1 else torch.arange(len(shape))
         self.parts, self.shapes = parts, [shape[p.to(shape.device)] for p in order.tensor_split(len(parts))]
-        self.loss, self.losses = loss, [loss("auto")]
+        self.loss, self.losses, self.match = loss, [], match
 
     def __call__(self, z: Tensor, k: int) -> Tensor:
         if k == len(self.losses):
             self.losses.append(self.loss(self._match(z.detach(), k)))
         return self.losses[k](z[self.parts[k]], self.shapes[k])
 
-    def _match(self, z: Tensor, k: int) -> Tensor:
+    def _match(self, z: Tensor, k: int) -> Any:
         """The match of the first part, carried over to another by nearest points: all parts then agree on left and right."""
+        if k == 0 or self.match == "nearest":
+            return "auto" if self.match == "auto" else nearest(z[self.parts[k]], self.shapes[k])
         plan = self.losses[0].plan
         assert plan is not None
         first = plan.argmax()[nearest(z[self.parts[k]], z[self.parts[0]])]
@@ -292,9 +298,8 @@ def _descend(
         status = FlowStatus.INTERRUPTED
     if frames[-1][1] is not z:
         frames.append((n, z))
-    times, clouds = [k for k, _ in frames], torch.stack([cloud for _, cloud in frames])
-    points, clouds = (_check.to_array(t, numpy) for t in (best[1], clouds))
-    flow = Flow(points, clouds, times, np.array(losses), status, target)
+    points, clouds = (_check.to_array(t, numpy) for t in (best[1], torch.stack([cloud for _, cloud in frames])))
+    flow = Flow(points, clouds, [k for k, _ in frames], np.array(losses), status, target)
     if status is FlowStatus.INTERRUPTED:
         raise FlowInterrupted(flow)
     return flow
