@@ -71,8 +71,11 @@ def _frame(axes: Axes, points: np.ndarray, half: float, title: str) -> None:
 
 
 def _curve(axes: Axes, losses: np.ndarray) -> None:
+    from matplotlib.ticker import MaxNLocator
+
     axes.plot(losses, ".-", color="#1d6fa5", markersize=4, linewidth=1)
     axes.set_yscale("log" if losses.min() > 0 else "linear")
+    axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
     axes.set_title("loss of each step", fontsize=9)
     axes.tick_params(labelsize=7, which="both")
     axes.spines[["top", "right"]].set_visible(False)
