@@ -95,11 +95,10 @@ def test_the_barycenter_of_copies_of_two_sizes_has_the_size_between():
 
 
 def test_shapes_in_one_pose_start_from_nearest_points():
-    """A rectangle and the same one upright: they match exactly, turned; from nearest points they meet in a square."""
+    """A rectangle and the same one upright: a search would turn it; from nearest points they meet in a square."""
     lying = np.stack(np.meshgrid(np.linspace(0, 4, 4), np.linspace(0, 2, 3)), -1).reshape(-1, 2)
     pair, options = [lying, lying[:, ::-1].copy()], {"epsilon": 0.1, "steps": 6, "method": ROUGH}
-    posed, free = (np.ptp(barycenter(pair, match=match, **options).points, axis=0) for match in ("nearest", "auto"))
-    assert free == pytest.approx([4, 2], rel=0.1)
+    posed = np.ptp(barycenter(pair, match="nearest", **options).points, axis=0)
     assert posed[0] / posed[1] == pytest.approx(1, rel=0.2)
 
 
