@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import gromap
-from gromap import Flow, FlowStatus, Loop, Power, barycenter, gradient_flow, sgw_loss
+from gromap import Flow, FlowInterrupted, FlowStatus, Loop, Power, barycenter, gradient_flow, sgw_loss
 from gromap.solvers import KernelGW
 from tests.conftest import cloud
 from tests.test_losses import shapes2d
@@ -72,10 +72,34 @@ def test_a_flow_stops_where_it_is_told_to():
     assert near.status is FlowStatus.CONVERGED
 
 
+def test_ctrl_c_leaves_the_best_points():
+    def press(n, value):
+        if n == 3:
+            raise KeyboardInterrupt
+
+    options = {"epsilon": 0.5, "init": "zero", "tol": 0}
+    with pytest.raises(KeyboardInterrupt) as caught:
+        gradient_flow(X, Y, steps=20, callback=press, **options)
+    assert isinstance(caught.value, FlowInterrupted)
+    flow, whole = caught.value.flow, gradient_flow(X, Y, steps=3, **options)
+    assert flow.status is FlowStatus.INTERRUPTED
+    np.testing.assert_array_equal(flow.points, whole.points)
+    np.testing.assert_array_equal(flow.losses, whole.losses)
+    assert flow.times[-1] == 3
+
+
 def test_the_barycenter_of_copies_of_two_sizes_has_the_size_between():
     """Under c = |x - x'|², GW interpolates linearly between a cloud and its multiple: c = (1 - t) c_0 + t c_1."""
     middle = barycenter([X, 2 * X], [0.75, 0.25], steps=60, cost="sqeuclidean", epsilon=0.1)
     assert spread(middle.points) == pytest.approx(np.sqrt(0.75 * 1 + 0.25 * 4) * spread(X), rel=0.02)
+
+
+def test_shapes_in_one_pose_start_from_nearest_points():
+    """A rectangle and the same one upright: a search would turn it; from nearest points they meet in a square."""
+    lying = np.stack(np.meshgrid(np.linspace(0, 4, 4), np.linspace(0, 2, 3)), -1).reshape(-1, 2)
+    pair, options = [lying, lying[:, ::-1].copy()], {"epsilon": 0.1, "steps": 6, "method": ROUGH}
+    posed = np.ptp(barycenter(pair, match="nearest", **options).points, axis=0)
+    assert posed[0] / posed[1] == pytest.approx(1, rel=0.2)
 
 
 def test_parts_of_a_barycenter_agree_with_the_whole():
@@ -94,6 +118,8 @@ CASES = {
     "no shapes": (lambda: barycenter([]), "at least one shape"),
     "weights": (lambda: barycenter([X, X], weights=[1.0]), "2 shapes need as many weights"),
     "negative weights": (lambda: barycenter([X, X], weights=[2.0, -1.0]), "weights >= 0"),
+    "match": (lambda: barycenter([X, X], match="near"), "unknown match 'near': did you mean 'nearest'"),
+    "poses": (lambda: barycenter([X, cloud(9, 3, 0)[0]], match="nearest"), "shapes in one space"),
     "momentum": (lambda: gradient_flow(X, Y, momentum=1.0), "0 <= momentum < 1"),
     "steps": (lambda: gradient_flow(X, Y, steps=0), "steps >= 1"),
     "points": (lambda: gradient_flow(X[:, 0], Y), r"X must have shape \(N, d\)"),
@@ -127,6 +153,9 @@ def test_a_surface_through_a_sphere():
     x /= np.linalg.norm(x, axis=1, keepdims=True)
     mesh = Flow(x, x[None], [0], np.zeros(1), FlowStatus.FINISHED).surface(depth=6)
     assert mesh.area == pytest.approx(4 * np.pi, rel=0.05)
+    assert ((mesh.vertices[mesh.faces].mean(1) * mesh.face_normals()).sum(1) > 0).mean() > 0.99  # outwards
+    with pytest.raises(ValueError, match="no surface goes through these 4 points"):
+        Flow(x[:4], x[None, :4], [0], np.zeros(1), FlowStatus.FINISHED).surface()
 
 
 def test_names_are_public():

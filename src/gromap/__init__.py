@@ -2,7 +2,7 @@
 
 from gromap.costs import Custom, Exponential, Gaussian, Hyperbolic, Power, Precomputed, Spherical, Tree
 from gromap.embedding import KernelPCA, Nystrom
-from gromap.flows import Flow, FlowStatus, barycenter, gradient_flow
+from gromap.flows import Flow, FlowInterrupted, FlowStatus, barycenter, gradient_flow
 from gromap.landscape import Landscape, landscape
 from gromap.losses import GromovLoss, gw_loss, sgw_loss
 from gromap.pairwise import pairwise
@@ -38,6 +38,7 @@ __all__ = [
     "EntropicGW",
     "Exponential",
     "Flow",
+    "FlowInterrupted",
     "FlowStatus",
     "Gaussian",
     "GromovLoss",

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 HALVINGS = 10  # steps in a row that were taken back, before the flow gives up
 GROWTH = 1.05  # of the step, after one that lowered the loss
+Made = Callable[[Any], GromovLoss]  # from the start of its first match
 RISE = 10.0  # times the first loss, where a flow without step control has diverged
 
 
@@ -44,6 +45,7 @@ class FlowStatus(Enum):
     DIVERGED = "The loss rose above ten times its start: lower step, or let the flow control it (adaptive=True)."
     NOT_FINITE = "The loss or its gradient overflowed: raise epsilon, lower step, or pass float64 data."
     STOPPED = "Stopped by the callback."
+    INTERRUPTED = "Interrupted: these are the best points so far; go on with init=flow.points."
 
 
 @dataclass(frozen=True)
@@ -80,6 +82,14 @@ class Flow:
         return poisson_surface(np.asarray(self.points), depth, neighbours)
 
 
+class FlowInterrupted(KeyboardInterrupt):
+    """Ctrl-C during a flow. `flow` holds the best points so far; `init=error.flow.points` goes on from them."""
+
+    def __init__(self, flow: Flow):
+        super().__init__("the flow was interrupted; error.flow holds the best points so far.")
+        self.flow = flow
+
+
 def gradient_flow(
     X: Any,
     Y: Any,
@@ -105,6 +115,7 @@ def gradient_flow(
     step: how far points move in the first step, in units of the spread of X.  adaptive: halve and grow the step as the loss
     tells; else it stays.  tol: stop once the loss fell by this factor.  frames: how many to keep, or up to twice as many.
     callback: called with the step and the loss; return True to stop.  The rest as in `GromovLoss`.
+    Ctrl-C after the first step raises `FlowInterrupted`, whose `flow` is what there is so far.
 
     >>> import numpy as np, gromap
     >>> rng = np.random.default_rng(0)
@@ -139,6 +150,7 @@ def barycenter(
     weights: Any = None,
     points: int | None = None,
     init: Any = None,
+    match: str = "auto",
     batch: int | None = None,
     steps: int = 100,
     cost: Any = "euclidean",
@@ -155,8 +167,9 @@ def barycenter(
     """A cloud between others: min over its points of Σ_k w_k SGW_ε(cloud, shapes_k).
 
     weights: of the shapes, None = equal.  points: of the cloud; None = as many as the shape of the largest weight, from whose
-    points it starts unless init= is a cloud.  batch: work on parts of so many points, one part per step; parts are drawn
-    once and matched consistently, so that each continues from its last visit.
+    points it starts unless init= is a cloud.  match: "auto" looks for the lowest match to each shape, "nearest" starts from
+    nearest points, for shapes that lie in one pose.  batch: work on parts of so many points, one part per step; parts are
+    drawn once and matched consistently, so that each continues from its last visit.  Ctrl-C is as in `gradient_flow`.
 
     >>> import numpy as np, gromap
     >>> x = np.random.default_rng(0).random((15, 2))
@@ -170,6 +183,8 @@ def barycenter(
     share = _check.tensor([1.0] * len(clouds) if weights is None else weights, "weights").double()
     if share.shape != (len(clouds),) or not bool((share >= 0).all()) or not float(share.sum()) > 0:
         raise ValueError(f"{len(clouds)} shapes need as many weights >= 0, not all zero, got {share.tolist()}.")
+    if _check.choice(match, ["auto", "nearest"], "match") == "nearest" and len({z.shape[1] for z in clouds}) > 1:
+        raise ValueError("match='nearest' needs shapes in one space, with as many coordinates each: use match='auto'.")
     share = share / share.sum()
     generator = torch.Generator().manual_seed(seed)
     if init is None:
@@ -183,9 +198,8 @@ def barycenter(
     count = 1 if batch is None else -(-len(start) // batch)
     parts = [p.to(start.device) for p in torch.randperm(len(start), generator=generator).tensor_split(count)]
     loss = lambda init: GromovLoss(cost, epsilon, True, None, method, dim, init, seed)  # noqa: E731
-    terms = [
-        (w, _Term(parts, cloud.to(start), generator, loss)) for cloud, w in zip(clouds, share.tolist(), strict=True) if w > 0
-    ]
+    pairs = zip(clouds, share.tolist(), strict=True)
+    terms = [(w, _Term(parts, cloud.to(start), generator, loss, match)) for cloud, w in pairs if w > 0]
     turns = itertools.cycle(range(count))
 
     def objective(z: Tensor) -> tuple[float, Tensor]:
@@ -200,18 +214,20 @@ def barycenter(
 class _Term:
     """SGW_ε between a cloud and one shape, on all points or on fixed parts of both, taken in turn."""
 
-    def __init__(self, parts: list[Tensor], shape: Tensor, generator: torch.Generator, loss: Callable[[Any], GromovLoss]):
+    def __init__(self, parts: list[Tensor], shape: Tensor, generator: torch.Generator, loss: Made, match: str):
         order = torch.randperm(len(shape), generator=generator) if len(parts) > 1 else torch.arange(len(shape))
         self.parts, self.shapes = parts, [shape[p.to(shape.device)] for p in order.tensor_split(len(parts))]
-        self.loss, self.losses = loss, [loss("auto")]
+        self.loss, self.losses, self.match = loss, [], match
 
     def __call__(self, z: Tensor, k: int) -> Tensor:
         if k == len(self.losses):
             self.losses.append(self.loss(self._match(z.detach(), k)))
         return self.losses[k](z[self.parts[k]], self.shapes[k])
 
-    def _match(self, z: Tensor, k: int) -> Tensor:
+    def _match(self, z: Tensor, k: int) -> Any:
         """The match of the first part, carried over to another by nearest points: all parts then agree on left and right."""
+        if k == 0 or self.match == "nearest":
+            return "auto" if self.match == "auto" else nearest(z[self.parts[k]], self.shapes[k])
         plan = self.losses[0].plan
         assert plan is not None
         first = plan.argmax()[nearest(z[self.parts[k]], z[self.parts[0]])]
@@ -246,40 +262,44 @@ def _descend(
     safe = torch.where(mass > 0, mass, 1.0)[:, None]
     slope = gradient / safe
     rate = options.step * float(spread / (mass @ slope.square().sum(1)).sqrt().clamp(min=1e-300))
-    frames, times, losses, best = [z], [0], [value], (value, z)
+    frames, losses, best = [(0, z)], [value], (value, z)
     n, stride, velocity, halvings, status = 0, 1, torch.zeros_like(z), 0, FlowStatus.FINISHED
     if not (np.isfinite(value) and bool(torch.isfinite(gradient).all())):
         status, options = FlowStatus.NOT_FINITE, replace(options, steps=0)
-    for n in range(1, options.steps + 1):
-        ahead = options.momentum * velocity - rate * slope
-        value, gradient = objective(z + ahead)
-        finite = bool(np.isfinite(value)) and bool(torch.isfinite(gradient).all())
-        if options.adaptive and (not finite or value > losses[-1]):
-            velocity, rate, halvings = torch.zeros_like(z), rate / 2, halvings + 1
-            if halvings == HALVINGS:
-                status = FlowStatus.STALLED if finite else FlowStatus.NOT_FINITE
+    try:
+        for n in range(1, options.steps + 1):
+            ahead = options.momentum * velocity - rate * slope
+            value, gradient = objective(z + ahead)
+            finite = bool(np.isfinite(value)) and bool(torch.isfinite(gradient).all())
+            if options.adaptive and (not finite or value > losses[-1]):
+                velocity, rate, halvings = torch.zeros_like(z), rate / 2, halvings + 1
+                if halvings == HALVINGS:
+                    status = FlowStatus.STALLED if finite else FlowStatus.NOT_FINITE
+                    break
+                continue
+            if not finite or value > RISE * losses[0]:
+                status = FlowStatus.DIVERGED if finite else FlowStatus.NOT_FINITE
                 break
-            continue
-        if not finite or value > RISE * losses[0]:
-            status = FlowStatus.DIVERGED if finite else FlowStatus.NOT_FINITE
-            break
-        z, velocity, slope, halvings = z + ahead, ahead, gradient / safe, 0
-        rate = GROWTH * rate if options.adaptive else rate
-        losses.append(value)
-        best = min(best, (value, z), key=lambda pair: pair[0]) if options.whole else (value, z)
-        if n % stride == 0:
-            frames.append(z)
-            times.append(n)
-        if len(frames) > 2 * options.frames:
-            frames, times, stride = frames[::2], times[::2], 2 * stride
-        if options.callback is not None and options.callback(n, value):
-            status = FlowStatus.STOPPED
-            break
-        if value <= options.tol * losses[0]:
-            status = FlowStatus.CONVERGED
-            break
-    if frames[-1] is not z:
-        frames.append(z)
-        times.append(n)
-    array = lambda t: _check.to_array(t, numpy)  # noqa: E731
-    return Flow(array(best[1]), array(torch.stack(frames)), times, np.array(losses), status, target)
+            z, velocity, slope, halvings = z + ahead, ahead, gradient / safe, 0
+            rate = GROWTH * rate if options.adaptive else rate
+            losses.append(value)
+            best = min(best, (value, z), key=lambda pair: pair[0]) if options.whole else (value, z)
+            if n % stride == 0:
+                frames.append((n, z))
+            if len(frames) > 2 * options.frames:
+                frames, stride = frames[::2], 2 * stride
+            if options.callback is not None and options.callback(n, value):
+                status = FlowStatus.STOPPED
+                break
+            if value <= options.tol * losses[0]:
+                status = FlowStatus.CONVERGED
+                break
+    except KeyboardInterrupt:
+        status = FlowStatus.INTERRUPTED
+    if frames[-1][1] is not z:
+        frames.append((n, z))
+    points, clouds = (_check.to_array(t, numpy) for t in (best[1], torch.stack([cloud for _, cloud in frames])))
+    flow = Flow(points, clouds, [k for k, _ in frames], np.array(losses), status, target)
+    if status is FlowStatus.INTERRUPTED:
+        raise FlowInterrupted(flow)
+    return flow

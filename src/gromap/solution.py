@@ -28,6 +28,7 @@ class Status(Enum):
         "another method, or raise epsilon."
     )
     STOPPED = "Stopped by the callback: continue with init=solution."
+    INTERRUPTED = "Interrupted: this is the best so far; continue with init=solution."
     NOT_FINITE = "The numbers overflowed: raise epsilon, or pass float64 data."
 
 

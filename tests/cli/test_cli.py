@@ -290,7 +290,7 @@ def test_notes_are_one_line_too(shapes, tmp_path, capsys, monkeypatch):
 def test_version_and_help(capsys):
     assert main(["--version"]) == 0
     assert capsys.readouterr().out == f"gromap {gromap.__version__}\n"
-    for command in ("match", "landscape", "pairwise", "view", "demo"):
+    for command in ("match", "landscape", "pairwise", "barycenter", "view", "demo"):
         assert main([command, "--help"]) == 0
         assert f"gromap {command}" in capsys.readouterr().out
 

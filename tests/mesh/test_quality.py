@@ -135,3 +135,28 @@ def test_geodesics_are_the_default():
     q = quality(same[::-1], strip, strip, [same], samples=80)
     assert q.errors is not None
     assert q.errors.max() == pytest.approx(np.hypot(np.pi, 0.1) / np.sqrt(strip.area), rel=0.01)
+    assert q.distances == "exact"
+
+
+def test_heat_distances_where_the_target_is_no_manifold():
+    """A grid with a fin on an inner edge: the errors are those of the plane, and the result says how they were measured."""
+    n = 15
+    plane = np.stack([*np.meshgrid(np.linspace(0, 1, n), np.linspace(0, 2, n), indexing="ij"), np.zeros((n, n))], -1)
+    i, j = (z.ravel() for z in np.meshgrid(np.arange(n - 1), np.arange(n - 1), indexing="ij"))
+    corner = i * n + j
+    faces = [np.stack([corner, corner + n, corner + 1], 1), np.stack([corner + n, corner + n + 1, corner + 1], 1)]
+    middle = (n // 2) * n + n // 2
+    fin = np.array([[middle, middle + 1, n * n]])
+    vertices = np.concatenate([plane.reshape(-1, 3), plane[n // 2, n // 2][None] + [0, 0, 0.05]])
+    grid, finned = Mesh(vertices[:-1], np.concatenate(faces)), Mesh(vertices, np.concatenate([*faces, fin]))
+    match, right = np.random.default_rng(0).permutation(n * n), np.arange(n * n)
+    flat = quality(match, grid, grid, [right], samples=60)
+    q = quality(match, grid, finned, [right], samples=60)
+    assert (flat.distances, q.distances) == ("exact", "heat")
+    assert flat.errors is not None
+    assert q.errors == pytest.approx(flat.errors, abs=0.1 * flat.errors.max())
+    assert q.error == pytest.approx(flat.error, rel=0.05)
+    assert "by the heat method" in str(q)
+    assert "heat" not in str(flat)
+    assert quality(match, grid, finned, [right], euclidean(finned)).distances == "given"
+    assert quality(match, grid, finned).distances is None

@@ -1,4 +1,4 @@
-"""The command line: `gromap match A B`, `landscape A B`, `pairwise FOLDER`, `view RESULT`, `demo`.
+"""The command line: `gromap match A B`, `landscape A B`, `pairwise FOLDER`, `barycenter A B C`, `view RESULT`, `demo`.
 
 Whatever the user can mend ends with exit code 2 and one line on stderr; Ctrl-C ends with 130 and keeps what is finished.
 """
@@ -19,6 +19,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         from typer import Abort
 
         from gromap.cli.app import UsageMistake, app
+        from gromap.cli.folder import Kept
     except ImportError as error:
         return _say(f"the command line needs typer and rich ({error}): pip install 'gromap[cli]'", 2)
     with warnings.catch_warnings():
@@ -27,6 +28,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             code = app(args=None if argv is None else list(argv), prog_name="gromap", standalone_mode=False) or 0
         except Abort:  # Ctrl-C, in older versions of typer
             code = INTERRUPTED
+        except Kept as error:
+            return _say(f"interrupted; {error}", INTERRUPTED)
         except UsageMistake as error:
             return _say(f"{error.format_message()} Try --help.", 2)
         except MENDABLE as error:

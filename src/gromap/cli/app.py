@@ -11,6 +11,7 @@ import typer
 
 import gromap
 from gromap import demo as shipped
+from gromap.cli import barycenter as averaging
 from gromap.cli import collection
 from gromap.cli import match as matching
 from gromap.cli.show import Show
@@ -60,6 +61,7 @@ def options(
     gromap match a.obj b.ply --transfer texture --landmarks pairs.txt
     gromap landscape dog_0.ply dog_1.ply      # all the ways they match
     gromap pairwise bones/                    # a matrix of distances
+    gromap barycenter T1.ply T7.ply           # a shape between them
     """
 
 
@@ -157,6 +159,61 @@ def pairwise(
     """
     wanted = cost, epsilon, dim, debias, jobs, seed, device, force
     _tell(collection.pairwise(folder, out, *wanted, Show(quiet)), as_json, quiet)
+
+
+@app.command()
+def barycenter(
+    shapes: Annotated[
+        list[Path], typer.Argument(metavar="A B [C ...]", help="Meshes or clouds, in any of the formats of `gromap match`.")
+    ],
+    weights: Annotated[
+        str | None, typer.Option(metavar="NUMBERS", help="Of the shapes, with commas between; by default all are equal.")
+    ] = None,
+    points: Annotated[
+        int | None,
+        typer.Option(min=4, help="Of the barycenter, and at most of each shape; by default 500, with --surface 1500."),
+    ] = None,
+    steps: Annotated[int, typer.Option(min=1, help="Of the flow.")] = 30,
+    cost: Annotated[
+        str,
+        typer.Option(
+            help="euclidean, sqeuclidean, power:0.5, gaussian:0.3, ...; a free cloud has no surface, and so no geodesic cost."
+        ),
+    ] = "euclidean",
+    epsilon: Annotated[float, typer.Option(help="Blur, for shapes of radius 1; smaller is sharper and slower.")] = 1e-2,
+    aligned: Annotated[
+        bool,
+        typer.Option("--aligned", help="The shapes lie in one pose: match them from nearest points, and not by a search."),
+    ] = False,
+    surface: Annotated[
+        bool, typer.Option("--surface", help="Write a closed surface through the points; needs gromap[poisson].")
+    ] = False,
+    out: Out = None,
+    seed: Annotated[int, typer.Option(help="For the points drawn on the shapes, and the random starts.")] = 0,
+    device: Device = None,
+    force: Force = False,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Find a shape between others: a free cloud of points that is as close as can be to all of them, in GW distance.
+
+    Points are drawn evenly on each shape. The cloud starts from those of the shape of the largest weight, in its pose, and
+    flows down the weighted sum of the debiased GW losses. Ctrl-C keeps the best points so far.
+
+    GW sees no pose, and its lowest match may turn a bone: use --aligned where the files share their axes.
+
+    \b
+    gromap barycenter T1_vertebra.ply T7_vertebra.ply --aligned
+    gromap barycenter a.ply b.ply c.ply --weights 0.5,0.25,0.25 --points 300 --out abc
+    gromap barycenter a.ply b.ply --surface --points 2000 --steps 50
+
+    \b
+    barycenter.ply           the points, or the surface through them
+    barycenter.png           the shapes in matching colours, the barycenter, the loss of each step; needs gromap[plot]
+    report.json              all numbers
+    """
+    wanted = averaging.Options(weights, points, steps, cost, epsilon, aligned, surface, seed, device, force)
+    _tell(averaging.barycenter(shapes, out, wanted, Show(quiet)), as_json, quiet)
 
 
 @app.command()

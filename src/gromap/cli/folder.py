@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from gromap.files import replacing
+
+
+class Kept(Exception):  # noqa: N818 - no error
+    """Ctrl-C, in one line: which files are kept, and where."""
 
 
 def ready(folder: Path, names: Iterable[str], force: bool) -> Path:
@@ -28,6 +33,31 @@ def ready(folder: Path, names: Iterable[str], force: bool) -> Path:
             return folder
     except OSError as error:
         raise type(error)(f"cannot write in the folder {folder} ({error.strerror}): choose another --out.") from error
+
+
+@contextmanager
+def keeping(folder: Path, names: Sequence[str]) -> Iterator[None]:
+    """Ctrl-C inside raises Kept if some of these files were written; those of an earlier run are then no longer true, and go.
+
+    The text of the KeyboardInterrupt, if it has one, says what the files hold.
+    """
+    before = {name: _stamp(folder / name) for name in names}
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        done = [name for name in names if _stamp(folder / name) != before[name]]
+        if not done:
+            raise
+        for name in names:
+            if name not in done:
+                (folder / name).unlink(missing_ok=True)
+        what = f": {error}" if str(error) else ""
+        raise Kept(f"kept {', '.join(done)} in {folder}{what}.") from None
+
+
+def _stamp(path: Path) -> tuple[int, int] | None:
+    """What changes when a file is replaced."""
+    return (path.stat().st_ino, path.stat().st_mtime_ns) if path.exists() else None
 
 
 def write_text(path: Path, text: str) -> Path:

@@ -17,6 +17,7 @@ from gromap.mesh.embedding import METHODS
 from gromap.prepare import LARGE
 
 FAMILIES = {"power": Power, "gaussian": Gaussian, "exponential": Exponential}
+KNOWN = [*METHODS, *NAMES, *(f"{family}:NUMBER" for family in FAMILIES)]
 
 
 def read(path: Path) -> Mesh:
@@ -38,7 +39,19 @@ def costs(text: str | None, meshes: Sequence[Mesh]) -> list[Any]:
     return [_cost(name) for name in names]
 
 
-def _cost(name: str) -> Any:
+def free_cost(name: str) -> Any:
+    """A cost between any points in space, for a cloud that moves freely."""
+    free = [known for known in NAMES if known.endswith("euclidean")]
+    if "," in name:
+        raise ValueError(f"--cost is one cost for all shapes and for the barycenter, got {name!r}.")
+    if name in METHODS:
+        raise ValueError(f"--cost {name} runs along faces, and the points of a barycenter have none: use --cost euclidean.")
+    if name in NAMES and name not in free:
+        raise ValueError(f"--cost {name} needs points of its own space, and a barycenter moves freely: use --cost euclidean.")
+    return _cost(name, [*free, *(f"{family}:NUMBER" for family in FAMILIES)])
+
+
+def _cost(name: str, known: Sequence[str] = KNOWN) -> Any:
     family, colon, number = name.partition(":")
     if colon and family in FAMILIES:
         try:
@@ -46,7 +59,6 @@ def _cost(name: str) -> Any:
         except ValueError as error:
             raise ValueError(f"--cost {name}: {error}") from error
     if name not in METHODS and name not in NAMES:
-        known = [*METHODS, *NAMES, *(f"{family}:NUMBER" for family in FAMILIES)]
         raise ValueError(f"unknown --cost {name!r}: use one of {', '.join(known)}.")
     return name
 

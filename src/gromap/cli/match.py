@@ -59,48 +59,62 @@ def match(paths: tuple[Path, Path], out: Path | None, options: Options, show: Sh
         x, y = (
             inputs.space(z, c, options.dim, options.seed, device, tell) for z, c in zip((source, target), costs, strict=True)
         )
-    with show.stage("match") as tell:
-        sol = _solve(x, y, options, init, tell)
-        sol.save(place / "result.safetensors")
-        there = vertex_map(sol.plan, y.measure.points)
-        folder.write_map(place / "map.txt", there)
-        folder.write_map(place / "map_21.txt", vertex_map(sol.plan.T, x.measure.points))
-    measured = None
-    if truths:
-        with show.stage("measure the map"):
-            measured = quality(there, source, target, truths, seed=options.seed)
-    with show.stage(f"carry the {given.what} over"):
-        dressed, values = given.carry(source, target, sol)
-        for mesh, file in zip(dressed, given.files, strict=False):
-            write_mesh(mesh, place / file, force=True)
-        if values is not None:
-            folder.write_array(place / given.files[-1], values)
-    settings = _settings(paths, options, device) | _embedded(x, y)
-    with show.stage("write the report"):
-        from gromap.report.page import write_report
+    with folder.keeping(place, names):
+        with show.stage("match") as tell:
+            sol = _solve(x, y, options, init, tell)
+            sol.save(place / "result.safetensors")
+            there = vertex_map(sol.plan, y.measure.points)
+            folder.write_map(place / "map.txt", there)
+            folder.write_map(place / "map_21.txt", vertex_map(sol.plan.T, x.measure.points))
+            if sol.status is gromap.Status.INTERRUPTED:
+                raise KeyboardInterrupt("the best match so far, which is not converged")
+        measured = None
+        if truths:
+            with show.stage("measure the map"):
+                measured = quality(there, source, target, truths, seed=options.seed)
+        with show.stage(f"carry the {given.what} over"):
+            dressed, values = given.carry(source, target, sol)
+            for mesh, file in zip(dressed, given.files, strict=False):
+                write_mesh(mesh, place / file, force=True)
+            if values is not None:
+                folder.write_array(place / given.files[-1], values)
+        settings = _settings(paths, options, device) | _embedded(x, y)
+        with show.stage("write the report"):
+            from gromap.report.page import write_report
 
-        write_report(
-            place / "report.html",
-            *dressed,
-            sol,
-            title=f"{source.name} to {target.name}",
-            labels=given.labels,
-            error=None if measured is None else _error(there, truths[measured.truth or 0], target),
-            settings=settings,
-            force=True,
-        )
-    facts = _facts(sol, measured, settings) | {"seconds": show.seconds, "folder": str(place), "files": names}
-    folder.write_json(place / "report.json", facts)
+            write_report(
+                place / "report.html",
+                *dressed,
+                sol,
+                title=f"{source.name} to {target.name}",
+                labels=given.labels,
+                error=None if measured is None else _error(there, truths[measured.truth or 0], target),
+                settings=settings,
+                force=True,
+            )
+        facts = _facts(sol, measured, settings) | {"seconds": show.seconds, "folder": str(place), "files": names}
+        folder.write_json(place / "report.json", facts)
     return facts | {"text": "\n".join([str(sol), *([str(measured)] if measured else []), f"wrote {place / 'report.html'}"])}
 
 
 def _solve(x: gromap.Space, y: gromap.Space, options: Options, init: Any, tell: Callable[[str], None]) -> gromap.Solution:
-    """Search at a temperature that blurs the coarse clouds' grain, then go on at the one asked for."""
-    sol = gromap.solve(x, y, epsilon=max(options.epsilon, WARM), init=init, seed=options.seed, callback=steps(tell))
-    if options.epsilon >= WARM:
-        return sol
-    tell("sharpen")
-    end = gromap.solve(x, y, epsilon=options.epsilon, init=sol, callback=steps(tell))
+    """Search at a temperature that blurs the coarse clouds' grain, then go on at the one asked for; the best until Ctrl-C."""
+    sol, epsilon = None, max(options.epsilon, WARM)
+    try:
+        sol = gromap.solve(x, y, epsilon=epsilon, init=init, seed=options.seed, callback=steps(tell))
+        if options.epsilon >= WARM:
+            return sol
+        tell("sharpen")
+        epsilon = options.epsilon
+        end = gromap.solve(x, y, epsilon=epsilon, init=sol, callback=steps(lambda text: tell(f"sharpen, {text}")))
+    except gromap.Interrupted as error:
+        tell("keep the best so far; Ctrl-C again to leave at once")
+        best = gromap.solve(x, y, epsilon=epsilon, init=error.state, max_iter=1)
+        return replace(best, status=gromap.Status.INTERRUPTED)
+    except KeyboardInterrupt:  # between two steps of the solver
+        if sol is None:
+            raise
+        return replace(sol, status=gromap.Status.INTERRUPTED)
     seconds = {name: sol.info["seconds"][name] + end.info["seconds"][name] for name in sol.info["seconds"]}
     return replace(end, history=sol.history | end.history, info=sol.info | end.info | {"seconds": seconds})
 
@@ -203,4 +217,5 @@ def _facts(sol: gromap.Solution, measured: Quality | None, settings: dict[str, A
     if measured:
         named = {"error": measured.error, "auc": measured.auc, "truth": measured.truth}
         facts["quality"] = named | {"coverage": measured.coverage, "smoothness": measured.smoothness}
+        facts["quality"]["distances"] = measured.distances
     return facts

@@ -19,11 +19,11 @@ class Show:
         self.seconds: dict[str, float] = {}
 
     @contextmanager
-    def stage(self, name: str) -> Iterator[Callable[[str], None]]:
-        """Run a stage; what it yields tells how far it is."""
-        begin = time.perf_counter()
+    def stage(self, name: str, lines: bool = False) -> Iterator[Callable[[str], None]]:
+        """Run a stage; what it yields tells how far it is, with `lines` also in files, one line each time."""
+        begin, lines = time.perf_counter(), lines and not self.console.is_terminal
         with self.console.status(f"{name} ...") as status:
-            yield lambda text: status.update(f"{name}: {text}")
+            yield lambda text: self.console.print(f"{name}: {text}") if lines else status.update(f"{name}: {text}")
         self.seconds[name] = time.perf_counter() - begin
         self.console.print(f"{name:<24} {self.seconds[name]:6.1f} s")
 

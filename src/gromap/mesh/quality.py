@@ -26,6 +26,7 @@ class Quality:
     smoothness: float
     errors: np.ndarray | None = field(default=None, repr=False)  #: (n,) of the sampled vertices, against the better truth
     truth: int | None = None  #: which truth that was
+    distances: str | None = None  #: how they were measured: "exact", "heat" (on meshes that are no manifolds), "given"
 
     @property
     def error(self) -> float | None:
@@ -50,7 +51,8 @@ class Quality:
     def __str__(self) -> str:
         lines = [] if self.errors is None else [
             f"  geodesic error  {100 * self.errors.mean():.2f}   (median {100 * np.median(self.errors):.2f}, "
-            f"worst {100 * self.errors.max():.2f}; x 100, over the root of the area, {len(self.errors)} vertices)",
+            f"worst {100 * self.errors.max():.2f}; x 100, over the root of the area, {len(self.errors)} vertices"
+            + (", by the heat method)" if self.distances == "heat" else ")"),
             f"  area under the error curve up to 0.25: {self.auc:.3f}",
         ]  # fmt: skip
         lines += [f"  coverage        {self.coverage:.1%}".replace("%", " %") + " of the target's area"]
@@ -71,7 +73,8 @@ def quality(
     match: for each source vertex its target vertex, such as `sol.p2p_12`.
     truths: maps of the same form. Where several are right (a body and its mirror image), the one that is better for the whole
         map counts: a map that mixes them is wrong.
-    distances: gives rows of distances on the target; None: exact geodesics.
+    distances: gives rows of distances on the target; None: exact geodesics where edges have at most two faces, else by the
+        heat method.
     samples: errors are taken at so many random vertices.
 
     >>> square = Mesh(np.array([[0, 0, 0], [1, 0, 0], [1, 1, 0], [0, 1, 0.0]]), np.array([[0, 1, 2], [0, 2, 3]]))
@@ -92,12 +95,13 @@ def quality(
     given = [_map(truth, f"truth {k}", source, target) for k, truth in enumerate(truths)]
     some = np.random.default_rng(seed).permutation(len(match))[:samples]
     starts, row = np.unique(match[some], return_inverse=True)
-    rows = np.asarray((distances or _geodesic(target))(starts), np.float64)
+    way, measure = ("given", distances) if distances else _geodesic(target)
+    rows = np.asarray(measure(starts), np.float64)
     if rows.shape != (len(starts), len(target.vertices)):
         raise ValueError(f"distances must give shape {(len(starts), len(target.vertices))}, got {rows.shape}.")
     errors = np.stack([rows[row.reshape(-1), truth[some]] for truth in given]) / np.sqrt(area)
     best = int(errors.mean(1).argmin())
-    return Quality(float(hit), smooth, errors[best], best)
+    return Quality(float(hit), smooth, errors[best], best, way)
 
 
 def dirichlet(mesh: Mesh, values: np.ndarray) -> float:
@@ -133,7 +137,9 @@ def _map(match: Any, name: str, source: Mesh, target: Mesh) -> np.ndarray:
     return array
 
 
-def _geodesic(target: Mesh) -> Distances:
-    from gromap.mesh.geodesic import distances
+def _geodesic(target: Mesh) -> tuple[str, Distances]:
+    """How distances on the target are measured, and what measures them."""
+    from gromap.mesh.geodesic import distances, is_manifold
 
-    return lambda sources: distances(target, sources)
+    way = "exact" if is_manifold(target) else "heat"
+    return way, lambda sources: distances(target, sources, way)
