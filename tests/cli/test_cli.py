@@ -140,6 +140,19 @@ def test_landmarks_choose_the_side(shapes, tmp_path):
         assert min(error, key=error.get) == name  # type: ignore[arg-type]
 
 
+def test_chirality_keeps_left_and_right(shapes, tmp_path, capsys):
+    pair = [shapes / "man.ply", shapes / "runner.obj"]
+    assert main(["match", *map(str, pair), *FAST, "--chirality", "--out", str(tmp_path / "out"), "--quiet"]) == 0
+    there = read_mesh(pair[1]).vertices
+    found = there[np.loadtxt(tmp_path / "out" / "map.txt", dtype=int)]
+    direct, mirrored = (there[np.loadtxt(shapes / f"{name}.txt", dtype=int)] for name in ("direct", "mirrored"))
+    assert np.linalg.norm(found - direct, axis=1).mean() < 0.5 * np.linalg.norm(found - mirrored, axis=1).mean()
+    flat = shapes / "flat.npy"
+    assert "needs points in space, and flat has 2" in refused(capsys, "match", flat, flat, "--chirality")
+    (tmp_path / "pairs.txt").write_text("0 0\n")
+    assert "leave out --chirality" in refused(capsys, "match", *pair, "--chirality", "--landmarks", tmp_path / "pairs.txt")
+
+
 @pytest.mark.parametrize("cost", ["power:0.5", "geodesic"])
 def test_truth_is_measured_along_the_surface(shapes, tmp_path, capsys, cost):
     truths = ["--truth", str(shapes / "direct.txt"), "--truth", str(shapes / "mirrored.txt")]

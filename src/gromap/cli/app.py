@@ -76,6 +76,9 @@ def match(
         Path | None, typer.Option(metavar="FILE", help="Pairs that belong together, two indices per line, from 0.")
     ] = None,
     starts: Annotated[int, typer.Option(min=0, help="Random starts of the global search.")] = 100,
+    chirality: Annotated[
+        bool, typer.Option("--chirality", help="Of nearly equal matches prefer one that keeps left and right apart.")
+    ] = False,
     transfer: Annotated[
         str, typer.Option(help="What to carry over: colours, texture, or a .npy file, floats or labels, one per vertex of A.")
     ] = "colours",
@@ -105,7 +108,9 @@ def match(
     report.json              all numbers
     result.safetensors       everything, for gromap.load
     """
-    wanted = matching.Options(cost, epsilon, dim, landmarks, starts, transfer, tuple(truth or ()), seed, device, force)
+    wanted = matching.Options(
+        cost, epsilon, dim, landmarks, starts, chirality, transfer, tuple(truth or ()), seed, device, force
+    )
     _tell(matching.match((a, b), out, wanted, Show(quiet)), as_json, quiet)
 
 

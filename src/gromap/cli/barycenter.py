@@ -58,9 +58,8 @@ def barycenter(paths: Sequence[Path], out: Path | None, options: Options, show: 
     place = folder.ready(out or Path(_title(meshes)), names, options.force)
     device = inputs.device(options.device, size)
     centred = [torch.from_numpy(cloud - cloud.mean(0)).to(device) for cloud in clouds]
-    middle = _solid(torch.from_numpy(clouds[int(weights.argmax())])).mean(
-        0
-    )  # the flow starts there, and distances see no place
+    heaviest = torch.from_numpy(clouds[int(weights.argmax())])
+    middle = _solid(heaviest).mean(0)  # the flow starts there, and distances see no place
     unit = max(gromap.Space(cloud, cost=cost).scale for cloud in centred)
 
     with folder.keeping(place, names):

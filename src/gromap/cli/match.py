@@ -29,6 +29,7 @@ class Options:
     dim: int | None
     landmarks: Path | None
     starts: int
+    chirality: bool
     transfer: str  #: "colours", "texture", or a .npy file
     truths: tuple[Path, ...]
     seed: int
@@ -43,7 +44,9 @@ def match(paths: tuple[Path, Path], out: Path | None, options: Options, show: Sh
         source, target = (inputs.read(path) for path in paths)
     n, m = len(source.vertices), len(target.vertices)
     costs, device = inputs.costs(options.cost, (source, target)), inputs.device(options.device, min(n, m))
-    init = gromap.Search(options.starts)
+    init = gromap.Search(options.starts, options.chirality)
+    if options.chirality:
+        _check_chirality(options, source, target)
     if options.landmarks:
         init = gromap.landmarks(inputs.integers(options.landmarks, "landmarks", 2))
     truths = [inputs.integers(path, "a true map", 1)[:, 0] for path in options.truths]
@@ -117,6 +120,16 @@ def _solve(x: gromap.Space, y: gromap.Space, options: Options, init: Any, tell: 
         return replace(sol, status=gromap.Status.INTERRUPTED)
     seconds = {name: sol.info["seconds"][name] + end.info["seconds"][name] for name in sol.info["seconds"]}
     return replace(end, history=sol.history | end.history, info=sol.info | end.info | {"seconds": seconds})
+
+
+def _check_chirality(options: Options, source: Mesh, target: Mesh) -> None:
+    if options.landmarks:
+        raise ValueError("--landmarks choose the match by themselves: leave out --chirality.")
+    for mesh in (source, target):
+        if mesh.vertices.shape[1] != 3:
+            raise ValueError(
+                f"--chirality needs points in space, and {mesh.name} has {mesh.vertices.shape[1]} coordinates: leave it out."
+            )
 
 
 def _embedded(x: gromap.Space, y: gromap.Space) -> dict[str, str]:
@@ -203,6 +216,7 @@ def _settings(paths: tuple[Path, Path], options: Options, device: str) -> dict[s
         "dim": options.dim or "20",
         "landmarks": str(options.landmarks) if options.landmarks else "none",
         "starts": options.starts,
+        "chirality": options.chirality,
         "transfer": options.transfer,
         "seed": options.seed,
         "device": device,
