@@ -12,9 +12,10 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from planar import add_data, planar_shape
+from planar import add_data
 
 import gromap
+from gromap.bench.shapes import planar_shape
 from gromap.report.flow import flow_figure
 
 TEMPERATURES = (1e-3, 1e-2, 3e-1)
