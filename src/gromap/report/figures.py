@@ -64,7 +64,7 @@ def correspondence_figure(
     place = top = 0.0
     for view, azimuth in VIEWS.items():
         for name, mesh, rgb in sides:
-            triangles, shaded = _render(mesh, rgb, azimuth)
+            triangles, shaded = render(mesh, rgb, azimuth)
             low, size = triangles.min((0, 1)), np.ptp(triangles, axis=(0, 1))
             triangles += (place - low[0], -low[1])
             axes.add_collection(PolyCollection(list(triangles), facecolors=shaded, edgecolors=shaded, linewidths=0.3))
@@ -79,7 +79,7 @@ def correspondence_figure(
     return figure
 
 
-def _render(mesh: Mesh, rgb: np.ndarray, azimuth: float) -> tuple[np.ndarray, np.ndarray]:
+def render(mesh: Mesh, rgb: np.ndarray, azimuth: float) -> tuple[np.ndarray, np.ndarray]:
     """The triangles that face the viewer, (F, 3, 2), the farthest first, and their colours in the light, (F, 3)."""
     camera = _camera(azimuth)
     corners, normals = mesh.vertices[mesh.faces] @ camera.T, mesh.face_normals() @ camera.T

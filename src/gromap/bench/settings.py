@@ -1,0 +1,134 @@
+"""What the paper's experiments run: sizes, solvers, and how a run is kept.
+
+Solvers run with the paper's settings: ε = 1e-3, D = 20, radius 1, from Γ = 0; a hundred Sinkhorn steps where nothing else is
+said, standard for Entropic-GW and Quadratic-LowRank-GW, symmetrised for the others; they stop when the energy changes by less
+than 1e-5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import gromap
+from gromap import Loop, Sinkhorn
+
+EPSILON, DIM = 1e-3, 20
+CLOUDS = ("human", "tetrahedra", "spheres", "3-D Gaussians", "2-D Gaussians", "tetrahedron-cuboid", "tetrahedron-sphere")
+
+
+class Row(NamedTuple):
+    """One row of the table of matches."""
+
+    pair: str  # of gromap.bench.shapes.PAIRS
+    points: int  # on each surface
+    geodesic: bool = False  # else straight distances
+    run: bool = True  # else only the memory is predicted
+
+
+class Shape(NamedTuple):
+    """A pair of the paper's table, or what stands for it here."""
+
+    pair: str
+    points: int  # as many as in the paper; the last has as many as the man after a second subdivision
+    geodesic: bool
+
+
+SHAPES = (
+    Shape("hand", 10_000, False),
+    Shape("femurs", 25_000, False),
+    Shape("dog", 36_000, False),
+    Shape("man53k", 60_000, True),
+    Shape("hips", 60_000, True),
+    Shape("vessels", 100_000, True),
+    Shape("man53k", 214_050, True),
+)
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How large the experiments are."""
+
+    points: int  # of the convergence curves
+    seeds: int
+    inner: tuple[int, ...]  # Sinkhorn steps on the human pair
+    fewer: tuple[int, ...]  # on the other clouds
+    thresholds: tuple[float, ...]  # of the marginal error, in place of a number of steps
+    outer: int  # steps at most
+    rows: tuple[Row, ...]
+    dims: tuple[int, ...]
+    dim_points: int
+    cost_points: int
+    vertices: int  # of the meshes that a texture is carried between
+    flow_points: int
+    flow_steps: int
+
+
+QUICK = Sizes(
+    points=150,
+    seeds=1,
+    inner=(10, 30, 100),
+    fewer=(10, 50),
+    thresholds=(1e-1, 1e-2),
+    outer=30,
+    rows=(
+        *(Row("human", n) for n in (200, 400, 800)),
+        *(Row(pair, 400) for pair in dict.fromkeys(shape.pair for shape in SHAPES)),
+        *(Row(*shape, run=False) for shape in SHAPES),
+    ),
+    dims=(2, 5, 10, 20, 50),
+    dim_points=150,
+    cost_points=500,
+    vertices=800,
+    flow_points=60,
+    flow_steps=15,
+)
+FULL = Sizes(
+    points=2000,
+    seeds=20,
+    inner=(10, 20, 30, 50, 100, 150),
+    fewer=(10, 20, 30, 50, 100, 150),
+    thresholds=(1e-1, 1e-2, 1e-3, 1e-4),
+    outer=100,
+    rows=(
+        *(Row("human", n) for n in (1000, 2000, 4000, 10_000, 25_000, 60_000, 100_000)),
+        *(Row(*shape) for shape in SHAPES),
+    ),
+    dims=(2, 5, 10, 20, 50, 100),
+    dim_points=2000,
+    cost_points=4000,
+    vertices=4000,
+    flow_points=250,
+    flow_steps=80,
+)
+
+Factory = Callable[[Loop], Any]
+SOLVERS: dict[str, Factory] = {
+    "Entropic-GW": gromap.EntropicGW,
+    "Kernel-GW": gromap.KernelGW,
+    "Quadratic-LowRank-GW": gromap.LowRankCostGW,
+    "CNT-GW": lambda loop: gromap.CntGW(loop, truncation=None),
+}
+OTHERS: dict[str, Factory] = {
+    "Sampled-GW": gromap.SampledGW,
+    "Dual-GW": gromap.DualGW,
+    "Proximal-GW": gromap.ProximalGW,
+    "ProximalKernel-GW": lambda loop: gromap.ProximalGW(loop, kernel=True),
+}
+TABLE: dict[str, Factory] = {**SOLVERS, "Multiscale-GW": lambda loop: gromap.Multiscale(gromap.CntGW(loop), levels=2)}
+DEFAULT = "gromap's default"  # method="auto", init="auto"
+RANKS = (10, 50)  # of the couplings of LowRank-GW
+COSTS: dict[str, Any] = {
+    "|x - x'|²": "sqeuclidean",
+    "|x - x'|": "euclidean",
+    "|x - x'|^½": gromap.Power(0.5),
+    "exponential, a third of the radius": gromap.Exponential(1 / 3),
+    "Gaussian, a third of the radius": gromap.Gaussian(1 / 3),
+}
+
+
+def paper_loop(label: str) -> Loop:
+    """The loop of the paper's benchmarks."""
+    standard = label in ("Entropic-GW", "Quadratic-LowRank-GW")
+    return Loop(Sinkhorn(100, update="standard" if standard else "symmetric"), adaptive=False)
