@@ -14,7 +14,8 @@ from pathlib import Path
 
 from planar import add_data
 
-from gromap.bench.plans import FLOW_COSTS, FLOW_METHODS, flow_between
+from gromap.bench.plans import FLOW_METHODS, flow_between
+from gromap.bench.settings import FLOW_COSTS
 from gromap.bench.shapes import planar_shape
 from gromap.report.flow import flow_figure
 

@@ -13,7 +13,7 @@ from torch import Tensor
 import gromap
 from gromap import Loop, Sinkhorn, Space
 from gromap.bench.jobs import Job
-from gromap.bench.settings import CLOUDS, DIM, EPSILON, OTHERS, RANKS, SOLVERS, Factory, Sizes
+from gromap.bench.settings import DIM, EPSILON, OTHERS, RANKS, SOLVERS, Factory, Sizes
 from gromap.bench.shapes import surface_pair, surface_points
 from gromap.mesh import Mesh
 
@@ -61,7 +61,7 @@ def curve(solver: Any, name: str, n: int, seed: int, device: torch.device) -> di
 
 def curves(sizes: Sizes, device: torch.device) -> Iterator[Job]:
     """Fig. ablation, smaller_sinkiters, convergence_surfaces, convergence_gaussians, convergence_asymmetric."""
-    for name in CLOUDS:
+    for name in sizes.clouds:
         budgets = sizes.inner if name == "human" else sizes.fewer
         for label, factory in SOLVERS.items():
             yield from _budgets("curves", name, label, factory, budgets, sizes, device)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -23,7 +24,7 @@ def matches(sizes: Sizes, device: torch.device) -> Iterator[Job]:
     """Table benchmark, and Fig. benchmark: time and objective of whole matches, and of `gromap.solve` with its defaults."""
     for row in sizes.rows:
         for label, factory in TABLE.items():
-            yield _match(row, label, factory(paper_loop(label)), "zero", device)
+            yield _match(row, label, factory(paper_loop(label, sizes.whole)), "zero", device)
         yield _match(row, DEFAULT, "auto", "auto", device)
 
 
@@ -31,14 +32,28 @@ def _match(row: Row, label: str, method: Any, init: str, device: torch.device) -
     return Job("matches", f"{row.pair}/{row.points}/{label}", lambda: match(row, method, init, device))
 
 
+@dataclass(frozen=True)
+class Extent:
+    """What a prediction of memory needs of a `Space`."""
+
+    points: int
+    dtype: torch.dtype
+    device: torch.device
+    dim: int = DIM
+
+    def __len__(self) -> int:
+        return self.points
+
+
 def match(row: Row, method: Any, init: str, device: torch.device) -> dict[str, Any]:
     """Time, objective and memory of one match; the memory alone where it would not fit, or is not to be run."""
     record: dict[str, Any] = {"geodesic": row.geodesic, "run": row.run}
-    points = surface_pair(row.pair, row.points, 0, device, row.geodesic and row.run)
-    needed = (gromap.CntGW() if method == "auto" else method).memory(*(Space(z, dim=DIM) for z in points))
+    extent = Extent(row.points, torch.float32, device)
+    needed = (gromap.CntGW() if method == "auto" else method).memory(extent, extent)
     record |= {"memory": needed, "fits": needed <= free_memory(device)}
     if not (row.run and record["fits"]):
         return record
+    points = surface_pair(row.pair, row.points, 0, device, row.geodesic)
     options: dict[str, Any] = {"epsilon": EPSILON, "method": method, "init": init}
     if device.type == "cuda":  # compile first
         gromap.solve(Space(points[0], dim=DIM), Space(points[1], dim=DIM), max_iter=2, **options)
@@ -58,7 +73,7 @@ def dims(sizes: Sizes, device: torch.device) -> Iterator[Job]:
     @cache
     def best() -> Solution:
         x, y = (Space(z, dim=DIM) for z in points)
-        return gromap.solve(x, y, epsilon=EPSILON, method=gromap.KernelGW(loop))
+        return gromap.solve(x, y, epsilon=EPSILON, method=gromap.KernelGW(loop), init="zero")
 
     def run(label: str, dim: int) -> dict[str, Any]:
         x, y = (Space(z, dim=dim) for z in points)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ import torch
 import gromap
 from gromap import Flow, Loop, Sinkhorn, Space
 from gromap.bench.jobs import Job
-from gromap.bench.settings import COSTS, DIM, EPSILON, RANKS, SOLVERS, Sizes, paper_loop
+from gromap.bench.settings import COSTS, DIM, EPSILON, FLOW_COSTS, RANKS, SOLVERS, Sizes, paper_loop
 from gromap.bench.shapes import data_folder, planar_shape
 from gromap.datasets import humans
 from gromap.mesh import Mesh
@@ -21,22 +22,16 @@ from gromap.mesh.embedding import decimate
 from gromap.mesh.texture import split, with_texture
 from gromap.mesh.transfer import push
 
-FLOW_COSTS = {
-    "|x - y|²": gromap.Power(2.0),
-    "|x - y|": gromap.Power(1.0),
-    "|x - y|^½": gromap.Power(0.5),
-    "exp, σ = 1": gromap.Exponential(1.0),
-    "exp, σ = 0.3": gromap.Exponential(0.3),
-    "exp, σ = 0.1": gromap.Exponential(0.1),
-}
 FLOW_METHODS = {"exact": "kernel", "50 axes": "cnt"}
 FRAMES = 6
 
 
 def textures(sizes: Sizes, device: torch.device) -> Iterator[Job]:
     """Fig. horse_texture_comparisons: where each solver puts the texture of the standing man on the running one."""
-    solvers = {label: factory(paper_loop(label)) for label, factory in SOLVERS.items()}
-    solvers |= {f"LowRank-GW, rank {rank}": gromap.LowRankGW(rank=rank) for rank in RANKS}
+    solvers = {label: factory(paper_loop(label, sizes.whole)) for label, factory in SOLVERS.items()}
+    short = gromap.LowRankGW().loop
+    loop = replace(short, max_iter=sizes.whole * short.max_iter // 100)  # its steps are short
+    solvers |= {f"LowRank-GW, rank {rank}": gromap.LowRankGW(loop, rank) for rank in RANKS}
     yield Job("textures", "source", lambda: _drawn(human_mesh("source", sizes.vertices), None))
     for label, solver in solvers.items():
         yield Job("textures", label, lambda s=solver: texture(s, sizes.vertices, device))
@@ -76,8 +71,8 @@ def costs(sizes: Sizes, device: torch.device) -> Iterator[Job]:
         error = min(float(np.linalg.norm(found - t[i], axis=1).mean()) for t in (pair.direct, pair.mirrored)) / float(size)
         return {"error": error, "value": sol.value, "explained": sol.info["explained"], "status": sol.status.name}
 
-    for label, cost in COSTS.items():
-        yield Job("costs", label, lambda c=cost: run(c))
+    for label in sizes.costs:
+        yield Job("costs", label, lambda c=COSTS[label]: run(c))
 
 
 def flow_between(x: np.ndarray, y: np.ndarray, cost: Any, method: str, steps: int) -> Flow:
@@ -98,9 +93,9 @@ def flows(sizes: Sizes, device: torch.device) -> Iterator[Job]:
         record = {"frames": frames, "times": flow.times, "target": y.round(4).tolist(), "status": flow.status.name}
         return record | {"losses": flow.losses.tolist()}
 
-    for label, cost in FLOW_COSTS.items():
+    for label in sizes.flows:
         for kind, method in FLOW_METHODS.items():
-            yield Job("flows", f"{label}/{kind}", lambda c=cost, m=method: run(c, m))
+            yield Job("flows", f"{label}/{kind}", lambda c=FLOW_COSTS[label], m=method: run(c, m))
 
 
 def oscillation(sizes: Sizes, device: torch.device) -> Iterator[Job]:
@@ -109,12 +104,12 @@ def oscillation(sizes: Sizes, device: torch.device) -> Iterator[Job]:
     def run(power: int) -> dict[str, Any]:
         rng = np.random.default_rng(5)
         x, y = rng.normal(size=(8, 2)), rng.normal(size=(8, 2))
-        method = gromap.EntropicGW(Loop(Sinkhorn(1000, tol=1e-8), max_steps=1000, max_iter=1, adaptive=False))
-        plans: list[np.ndarray] = []
-        for _ in range(8):  # one step at a time, from the last plan
-            start = plans[-1] if plans else "zero"
-            sol = gromap.solve(x, y, cost=gromap.Power(power), epsilon=1e-2, dim=8, method=method, init=start)
-            plans.append(sol.plan.dense())
+        method = gromap.EntropicGW(Loop(Sinkhorn(600, tol=1e-7), max_iter=1, adaptive=False))
+        options: dict[str, Any] = {"cost": gromap.Power(power), "epsilon": 1e-2, "dim": 8, "method": method}
+        seen = [gromap.solve(x, y, init="zero", **options)]
+        for _ in range(5):  # one step at a time, from where the last one ended
+            seen.append(gromap.solve(x, y, init=seen[-1], **options))
+        plans = [sol.plan.dense() for sol in seen]
         moves = [float(np.abs(p - q).sum()) for p, q in itertools.pairwise(plans)]
         return {"moved": moves, "plans": [plan.tolist() for plan in plans[-2:]]}
 

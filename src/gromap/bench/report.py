@@ -13,8 +13,8 @@ from typing import Any
 from gromap.bench import figures
 from gromap.bench.jobs import Records, read, seconds
 from gromap.bench.parts import Part, Picture, Text, Title, markdown, page
-from gromap.bench.plans import FLOW_COSTS, FLOW_METHODS
-from gromap.bench.settings import COSTS
+from gromap.bench.plans import FLOW_METHODS
+from gromap.bench.settings import COSTS, FLOW_COSTS
 from gromap.bench.shapes import CREDIT
 from gromap.bench.tables import cost_table, curve_table, match_table, texture_table, time_table
 from gromap.files import replacing

@@ -16,6 +16,21 @@ from gromap import Loop, Sinkhorn
 
 EPSILON, DIM = 1e-3, 20
 CLOUDS = ("human", "tetrahedra", "spheres", "3-D Gaussians", "2-D Gaussians", "tetrahedron-cuboid", "tetrahedron-sphere")
+COSTS: dict[str, Any] = {
+    "|x - x'|²": "sqeuclidean",
+    "|x - x'|": "euclidean",
+    "|x - x'|^½": gromap.Power(0.5),
+    "exponential, a third of the radius": gromap.Exponential(1 / 3),
+    "Gaussian, a third of the radius": gromap.Gaussian(1 / 3),
+}
+FLOW_COSTS = {
+    "|x - y|²": gromap.Power(2.0),
+    "|x - y|": gromap.Power(1.0),
+    "|x - y|^½": gromap.Power(0.5),
+    "exp, σ = 1": gromap.Exponential(1.0),
+    "exp, σ = 0.3": gromap.Exponential(0.3),
+    "exp, σ = 0.1": gromap.Exponential(0.1),
+}
 
 
 class Row(NamedTuple):
@@ -50,55 +65,67 @@ SHAPES = (
 class Sizes:
     """How large the experiments are."""
 
-    points: int  # of the convergence curves
+    clouds: tuple[str, ...]  # of the convergence curves
+    points: int  # of each
     seeds: int
     inner: tuple[int, ...]  # Sinkhorn steps on the human pair
     fewer: tuple[int, ...]  # on the other clouds
     thresholds: tuple[float, ...]  # of the marginal error, in place of a number of steps
     outer: int  # steps at most
+    whole: int  # outer steps of whole matches, at most
     rows: tuple[Row, ...]
     dims: tuple[int, ...]
     dim_points: int
+    costs: tuple[str, ...]
     cost_points: int
     vertices: int  # of the meshes that a texture is carried between
+    flows: tuple[str, ...]
     flow_points: int
     flow_steps: int
 
 
 QUICK = Sizes(
+    clouds=CLOUDS,
     points=150,
     seeds=1,
     inner=(10, 30, 100),
     fewer=(10, 50),
     thresholds=(1e-1, 1e-2),
     outer=30,
+    whole=100,
     rows=(
-        *(Row("human", n) for n in (200, 400, 800)),
-        *(Row(pair, 400) for pair in dict.fromkeys(shape.pair for shape in SHAPES)),
+        *(Row("human", n) for n in (150, 300, 600)),
+        *(Row(pair, 300) for pair in dict.fromkeys(shape.pair for shape in SHAPES)),
         *(Row(*shape, run=False) for shape in SHAPES),
     ),
     dims=(2, 5, 10, 20, 50),
     dim_points=150,
-    cost_points=500,
-    vertices=800,
+    costs=tuple(COSTS),
+    cost_points=300,
+    vertices=600,
+    flows=("|x - y|²", "|x - y|", "exp, σ = 0.3"),
     flow_points=60,
     flow_steps=15,
 )
 FULL = Sizes(
+    clouds=CLOUDS,
     points=2000,
     seeds=20,
     inner=(10, 20, 30, 50, 100, 150),
     fewer=(10, 20, 30, 50, 100, 150),
     thresholds=(1e-1, 1e-2, 1e-3, 1e-4),
     outer=100,
+    whole=100,
     rows=(
         *(Row("human", n) for n in (1000, 2000, 4000, 10_000, 25_000, 60_000, 100_000)),
         *(Row(*shape) for shape in SHAPES),
     ),
     dims=(2, 5, 10, 20, 50, 100),
     dim_points=2000,
+    costs=tuple(COSTS),
     cost_points=4000,
     vertices=4000,
+    flows=tuple(FLOW_COSTS),
     flow_points=250,
     flow_steps=80,
 )
@@ -119,16 +146,9 @@ OTHERS: dict[str, Factory] = {
 TABLE: dict[str, Factory] = {**SOLVERS, "Multiscale-GW": lambda loop: gromap.Multiscale(gromap.CntGW(loop), levels=2)}
 DEFAULT = "gromap's default"  # method="auto", init="auto"
 RANKS = (10, 50)  # of the couplings of LowRank-GW
-COSTS: dict[str, Any] = {
-    "|x - x'|²": "sqeuclidean",
-    "|x - x'|": "euclidean",
-    "|x - x'|^½": gromap.Power(0.5),
-    "exponential, a third of the radius": gromap.Exponential(1 / 3),
-    "Gaussian, a third of the radius": gromap.Gaussian(1 / 3),
-}
 
 
-def paper_loop(label: str) -> Loop:
+def paper_loop(label: str, max_iter: int) -> Loop:
     """The loop of the paper's benchmarks."""
     standard = label in ("Entropic-GW", "Quadratic-LowRank-GW")
-    return Loop(Sinkhorn(100, update="standard" if standard else "symmetric"), adaptive=False)
+    return Loop(Sinkhorn(100, update="standard" if standard else "symmetric"), adaptive=False, max_iter=max_iter)
