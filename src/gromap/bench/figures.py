@@ -9,7 +9,8 @@ import numpy as np
 
 from gromap._check import extra
 from gromap.bench.jobs import Records
-from gromap.bench.tables import budgets, reference
+from gromap.bench.settings import ORDER
+from gromap.bench.tables import budgets, panels, reference
 from gromap.mesh import Mesh
 from gromap.mesh.texture import checkerboard
 from gromap.report.figures import render
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
 ACROSS = 4  # panels of convergence curves in a row
 ADAPTIVE = (0.85, 0.1, 0.1, 1.0)
 AZIMUTH = 20.0  # degrees from which the men are seen
-FINER = 2  # times that the faces are cut in four, for the texture to show
+FINE = 15_000  # faces at least, for the texture to show
+SQUARES = 10  # of the texture, from head to foot
 
 
 def new(**options: Any) -> Figure:
@@ -32,16 +34,15 @@ def new(**options: Any) -> Figure:
 
 def convergence(records: Records, legend: str) -> Figure:
     """Energy against time: one panel for each solver and update, one colour for each budget."""
-    panels = list(dict.fromkeys(key[:2] for key in records))
-    names = budgets(records)
+    shown, names = panels(records), budgets(records)
     shades = extra("matplotlib", "plot").colormaps["viridis"](np.linspace(0, 0.9, len(names)))
     colours = dict(zip(names, shades, strict=True)) | {"adaptive": ADAPTIVE}
-    top = 2.2 * max(reference(records, solver) for solver, _ in panels)
-    down = -(-len(panels) // ACROSS)
+    top = 2.2 * max(reference(records, solver) for solver, _ in shown)
+    down = -(-len(shown) // ACROSS)
     figure = new(figsize=(13, 2.9 * down + 0.5))
-    axes = figure.subplots(down, ACROSS, sharey=True, squeeze=False).ravel()
+    axes = figure.subplots(down, ACROSS, sharex=True, sharey=True, squeeze=False).ravel()
     handles = {}
-    for axis, (solver, update) in zip(axes, panels, strict=False):
+    for axis, (solver, update) in zip(axes, shown, strict=False):
         for budget in names:
             for key, record in records.items():
                 if key[:3] == (solver, update, budget):
@@ -49,8 +50,11 @@ def convergence(records: Records, legend: str) -> Figure:
                     handles[budget] = axis.plot(record["seconds"], record["energy"], **style)[0]
         axis.axhline(reference(records, solver), color="0.7", lw=0.8, zorder=0)
         axis.set(xscale="log", ylim=(0, top))
+        axis.xaxis.set_minor_formatter(extra("matplotlib.ticker", "plot").NullFormatter())
         axis.set_title(f"{solver}, {update}", fontsize=9)
-    for axis in axes[len(panels) :]:
+    for axis in axes[max(0, len(shown) - ACROSS) : len(shown)]:
+        axis.tick_params(labelbottom=True)
+    for axis in axes[len(shown) :]:
         axis.axis("off")
     figure.supxlabel("seconds", fontsize=10)
     figure.supylabel("energy, in units of the scaled costs, squared", fontsize=10)
@@ -64,7 +68,7 @@ def run_times(records: Records) -> Figure:
     figure = new(figsize=(10, 3.6))
     left, right = figure.subplots(1, 2)
     human = {key[1:]: r for key, r in records.items() if key[0] == "human" and "seconds" in r}
-    for solver in dict.fromkeys(key[1] for key in human):
+    for solver in sorted({key[1] for key in human}, key=ORDER.index):
         runs = sorted((int(key[0]), r["seconds"], r["exact"] or r["value"]) for key, r in human.items() if key[1] == solver)
         n, seconds, values = zip(*runs, strict=True)
         left.loglog(n, seconds, "o-", label=solver)
@@ -81,7 +85,7 @@ def run_times(records: Records) -> Figure:
 def approximation(records: Records) -> Figure:
     figure = new(figsize=(5.5, 3.6))
     axis = figure.subplots()
-    for solver in dict.fromkeys(key[0] for key in records):
+    for solver in sorted({key[0] for key in records}, key=ORDER.index):
         runs = sorted((r["dim"], abs(r["exact"] / r["best"] - 1)) for key, r in records.items() if key[0] == solver)
         axis.loglog([d for d, _ in runs], [max(e, 1e-5) for _, e in runs], "o-", label=solver)
     axis.axhline(0.01, color="0.7", lw=0.8, zorder=0)
@@ -103,20 +107,20 @@ def oscillation(records: Records) -> Figure:
     axes = figure.subplots(1, 3, width_ratios=[1.6, 1, 1])
     for (power,), record in sorted(records.items()):
         axes[0].plot(range(2, len(record["moved"]) + 2), record["moved"], "o-", label=f"|x - x'|^{power}")
-    axes[0].set(xlabel="step of Entropic-GW", ylabel="mass that moves, Σ |π' - π|")
+    steps = range(2, 2 + max(len(record["moved"]) for record in records.values()))
+    axes[0].set(xlabel="step of Entropic-GW", ylabel="mass that moves, Σ |π' - π|", xticks=steps)
     axes[0].legend(fontsize=8)
     for axis, plan, when in zip(axes[1:], records.get(("6",), {"plans": []})["plans"], ("before", "after"), strict=False):
         axis.imshow(np.array(plan), cmap="magma_r")
         axis.set(xticks=[], yticks=[])
-        axis.set_title(f"plan for the sixth power, {when} the last step", fontsize=9)
+        axis.set_title(f"sixth power, {when} the last step", fontsize=9)
     return figure
 
 
 def textures(records: Records) -> Figure:
     """The source, and the target in the texture that each solver carries there, to the same scale."""
     collection = extra("matplotlib.collections", "plot").PolyCollection
-    names = [name for (name,) in records if name != "source"]
-    names = [*(["source"] if ("source",) in records else []), *sorted(names, key=lambda n: ("LowRank-GW," in n, n))]
+    names = [name for name in ("source", *ORDER) if (name,) in records]
     down = -(-len(names) // ACROSS)
     figure = new(figsize=(12, 4.6 * down))
     for axis, name in zip(figure.subplots(down, ACROSS, squeeze=False).ravel(), names + [""] * ACROSS, strict=False):
@@ -133,9 +137,9 @@ def textures(records: Records) -> Figure:
 def painted(record: dict[str, Any]) -> tuple[Mesh, np.ndarray]:
     """A mesh with finer faces, and the colour of the texture at each vertex."""
     mesh, uv = Mesh(np.array(record["vertices"]), np.array(record["faces"])), np.array(record["uv"])
-    for _ in range(FINER):
+    while len(mesh.faces) < FINE:
         mesh, uv = quartered(mesh, uv)
-    board = checkerboard()
+    board = checkerboard(SQUARES)
     column, row = (np.stack([uv[:, 0], 1 - uv[:, 1]]).clip(0, 1 - 1e-9) * len(board)).astype(int)
     return mesh, board[row, column] / 255
 

@@ -48,7 +48,7 @@ class Extent:
 def match(row: Row, method: Any, init: str, device: torch.device) -> dict[str, Any]:
     """Time, objective and memory of one match; the memory alone where it would not fit, or is not to be run."""
     record: dict[str, Any] = {"geodesic": row.geodesic, "run": row.run}
-    extent = Extent(row.points, torch.float32, device)
+    extent: Any = Extent(row.points, torch.float32, device)
     needed = (gromap.CntGW() if method == "auto" else method).memory(extent, extent)
     record |= {"memory": needed, "fits": needed <= free_memory(device)}
     if not (row.run and record["fits"]):
@@ -67,7 +67,7 @@ def match(row: Row, method: Any, init: str, device: torch.device) -> dict[str, A
 
 def dims(sizes: Sizes, device: torch.device) -> Iterator[Job]:
     """Fig. experiments_approxdim: the exact loss of approximate plans, over that of Kernel-GW from the same start."""
-    loop = Loop(Sinkhorn(300, tol=1e-4), adaptive=False, tol=1e-6)
+    loop = Loop(Sinkhorn(300, tol=1e-4), adaptive=False, tol=1e-6, max_iter=sizes.whole)
     points = surface_pair("human", sizes.dim_points, 0, device)
 
     @cache

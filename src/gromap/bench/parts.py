@@ -14,7 +14,7 @@ STYLE = """
 @media (prefers-color-scheme: dark) {
   :root { --ink: #e4e6ea; --paper: #16181b; --faint: #9aa; --line: #34383e; --head: #212429; }
 }
-body { max-width: 62rem; margin: 2.5rem auto; padding: 0 1.2rem; font: 15px/1.55 system-ui, sans-serif;
+body { max-width: 76rem; margin: 2.5rem auto; padding: 0 1.2rem; font: 15px/1.55 system-ui, sans-serif;
   color: var(--ink); background: var(--paper); }
 h1 { font-size: 1.7rem; margin-bottom: .4rem } h2 { font-size: 1.2rem; margin: 2.6rem 0 .6rem }
 figure { margin: 1.2rem 0 } img { max-width: 100%; background: #fff; border-radius: 6px; padding: 8px; box-sizing: border-box }

@@ -146,6 +146,7 @@ OTHERS: dict[str, Factory] = {
 TABLE: dict[str, Factory] = {**SOLVERS, "Multiscale-GW": lambda loop: gromap.Multiscale(gromap.CntGW(loop), levels=2)}
 DEFAULT = "gromap's default"  # method="auto", init="auto"
 RANKS = (10, 50)  # of the couplings of LowRank-GW
+ORDER = (*TABLE, *OTHERS, "LowRank-GW", *(f"LowRank-GW, rank {rank}" for rank in RANKS), DEFAULT)  # in tables and figures
 
 
 def paper_loop(label: str, max_iter: int) -> Loop:

@@ -8,6 +8,7 @@ import numpy as np
 
 from gromap.bench.jobs import Records
 from gromap.bench.parts import Table
+from gromap.bench.settings import ORDER
 
 FAMILY = {"Kernel-GW": "Entropic-GW", "ProximalKernel-GW": "Proximal-GW"}  # the others know the costs up to a rank of their own
 SETTLED = 0.02  # misplaced mass up to which an energy may serve as a reference
@@ -15,7 +16,7 @@ SETTLED = 0.02  # misplaced mass up to which an energy may serve as a reference
 
 def match_table(records: Records) -> Table:
     """One row for each pair and size: those that were run, then those of which the memory was predicted."""
-    solvers = list(dict.fromkeys(key[2] for key in sorted(records, key=lambda k: _rank(k[2]))))
+    solvers = sorted({key[2] for key in records}, key=ORDER.index)
     cases = {key[:2]: r for key, r in records.items()}
     order = sorted(cases, key=lambda c: (not cases[c]["run"], c[0] != "human", int(c[1]), c[0]))
     rows = [["pair", "distances", "N, M", *solvers]]
@@ -28,11 +29,6 @@ def match_table(records: Records) -> Table:
         "which is gromap.solve(x, y): a global search, then the solver that it chooses."
     )
     return Table(rows, note)
-
-
-def _rank(solver: str) -> int:
-    known = ("Entropic-GW", "Kernel-GW", "Quadratic-LowRank-GW", "CNT-GW", "Multiscale-GW")
-    return known.index(solver) if solver in known else len(known)
 
 
 def match_cell(record: dict[str, Any]) -> str:
@@ -56,15 +52,19 @@ def _gib(size: int) -> str:
 def cost_table(records: Records) -> Table:
     rows = [["cost", "error of the match, of the diameter", "variance explained", "status"]]
     for (name,), r in records.items():
-        rows.append([name, f"{r['error']:.1%}", ", ".join(f"{e:.0%}" for e in r["explained"]), r["status"].lower()])
+        rows.append([name, f"{r['error']:.1%}", ", ".join(f"{e:.0%}" for e in r["explained"]), _words(r["status"])])
     return Table(rows)
+
+
+def _words(status: str) -> str:
+    return status.lower().replace("_", " ")
 
 
 def texture_table(records: Records) -> Table:
     rows = [["solver", "solve", "own objective", "status"]]
-    for (name,), r in records.items():
-        if "value" in r:
-            rows.append([name, f"{r['seconds']:.1f} s", f"{r['value']:.4f}", r["status"].lower()])
+    for name in sorted((key[0] for key in records if key[0] in ORDER), key=ORDER.index):
+        r = records[(name,)]
+        rows.append([name, f"{r['seconds']:.1f} s", f"{r['value']:.4f}", _words(r["status"])])
     return Table(rows)
 
 
@@ -84,7 +84,7 @@ def family(solver: str) -> str:
 def curve_table(records: Records) -> Table:
     """The last energy over the reference, and the mass that is misplaced then, averaged over seeds."""
     rows = [["solver", "updates", *budgets(records)]]
-    for solver, update in dict.fromkeys(key[:2] for key in records):
+    for solver, update in panels(records):
         cells = []
         for budget in budgets(records):
             runs = [r for key, r in records.items() if key[:3] == (solver, update, budget)]
@@ -93,6 +93,11 @@ def curve_table(records: Records) -> Table:
         rows.append([solver, update, *cells])
     note = f"Last energy over the lowest of a run, in the same costs, that misplaces less than {SETTLED:.0%} of the mass"
     return Table(rows, f"{note}; in brackets what it misplaces.")
+
+
+def panels(records: Records) -> list[tuple[str, ...]]:
+    """Solvers and their updates."""
+    return sorted({key[:2] for key in records}, key=lambda p: (ORDER.index(p[0]), p[1]))
 
 
 def budgets(records: Records) -> list[str]:
