@@ -84,8 +84,8 @@ def thresholds(sizes: Sizes, device: torch.device) -> Iterator[Job]:
     for label, factory in SOLVERS.items():
         for update in ("standard", "symmetric"):
             for tol in sizes.thresholds:
-                most = Sinkhorn(1000, tol=tol, update=update)
-                solver = factory(Loop(most, adaptive=False, max_steps=1000, max_iter=sizes.outer))
+                inner = Sinkhorn(sizes.most, tol=tol, update=update)
+                solver = factory(Loop(inner, adaptive=False, max_steps=sizes.most, max_iter=sizes.outer))
                 yield from _seeds("thresholds", f"human/{label}/{update}/{tol:g}", solver, "human", sizes, device)
 
 
@@ -94,7 +94,7 @@ def _budgets(
 ) -> Iterator[Job]:
     for update in ("standard", "symmetric"):
         loops = {str(n): Loop(Sinkhorn(n, update=update), adaptive=False, max_iter=sizes.outer) for n in inner}
-        loops["adaptive"] = Loop(Sinkhorn(5, update=update), max_iter=sizes.outer)
+        loops["adaptive"] = Loop(Sinkhorn(5, update=update), max_steps=sizes.most, max_iter=sizes.outer)
         for budget, loop in loops.items():
             yield from _seeds(experiment, f"{name}/{label}/{update}/{budget}", factory(loop), name, sizes, device)
 

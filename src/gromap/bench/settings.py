@@ -71,6 +71,7 @@ class Sizes:
     inner: tuple[int, ...]  # Sinkhorn steps on the human pair
     fewer: tuple[int, ...]  # on the other clouds
     thresholds: tuple[float, ...]  # of the marginal error, in place of a number of steps
+    most: int  # Sinkhorn steps at most where their number is not fixed
     outer: int  # steps at most
     whole: int  # outer steps of whole matches, at most
     rows: tuple[Row, ...]
@@ -91,6 +92,7 @@ QUICK = Sizes(
     inner=(10, 30, 100),
     fewer=(10, 50),
     thresholds=(1e-1, 1e-2),
+    most=200,
     outer=30,
     whole=100,
     rows=(
@@ -104,8 +106,8 @@ QUICK = Sizes(
     cost_points=300,
     vertices=600,
     flows=("|x - y|²", "|x - y|", "exp, σ = 0.3"),
-    flow_points=60,
-    flow_steps=15,
+    flow_points=40,
+    flow_steps=8,
 )
 FULL = Sizes(
     clouds=CLOUDS,
@@ -114,6 +116,7 @@ FULL = Sizes(
     inner=(10, 20, 30, 50, 100, 150),
     fewer=(10, 20, 30, 50, 100, 150),
     thresholds=(1e-1, 1e-2, 1e-3, 1e-4),
+    most=1000,
     outer=100,
     whole=100,
     rows=(
