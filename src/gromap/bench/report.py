@@ -61,8 +61,8 @@ def contents(folder: Path, out: Path, left_out: list[str]) -> Iterator[Part]:
     if records := read(folder, "textures"):
         yield Title("Textures, carried by each solver (Fig. horse_texture_comparisons)")
         caption = (
-            "The source, and what each plan carries to the target. Couplings of low rank merge squares into bands: all points of "
-            "a part get the same place. Left and right may be swapped, which distances cannot tell."
+            "The source, and what each plan carries to the target. Couplings of low rank merge squares into bands: all points "
+            "of a part get the same place. Left and right may be swapped, which distances cannot tell."
         )
         yield draw(figures.textures, records, out, "textures", caption)
         yield texture_table(records)
