@@ -37,7 +37,9 @@ def convergence(records: Records, legend: str) -> Figure:
     shown, names = panels(records), budgets(records)
     shades = extra("matplotlib", "plot").colormaps["viridis"](np.linspace(0, 0.9, len(names)))
     colours = dict(zip(names, shades, strict=True)) | {"adaptive": ADAPTIVE}
-    top = 2.2 * max(reference(records, solver) for solver, _ in shown)
+    best = max(reference(records, solver) for solver, _ in shown)
+    ends = [r["energy"][-1] for r in records.values() if np.isfinite(r["energy"][-1])]
+    top = max(2.2 * best, 1.1 * min(5 * best, max(ends, default=0.0)))  # where curves end is seen, where they start need not be
     down = -(-len(shown) // ACROSS)
     figure = new(figsize=(13, 2.9 * down + 0.5))
     axes = figure.subplots(down, ACROSS, sharex=True, sharey=True, squeeze=False).ravel()
@@ -99,7 +101,7 @@ def _ticks(axis: Axes, at: list[int]) -> None:
     """Ticks at the values themselves, on a logarithmic axis."""
     values = sorted(set(at))
     axis.set_xticks(values, [f"{v:,}" for v in values])
-    axis.minorticks_off()
+    axis.xaxis.set_minor_locator(extra("matplotlib.ticker", "plot").NullLocator())
 
 
 def oscillation(records: Records) -> Figure:
