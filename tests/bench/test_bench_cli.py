@@ -12,13 +12,13 @@ from tests.bench.test_paper import TINY
 
 
 def test_bench_prints_a_table(capsys):
-    assert main(["bench", "--sizes", "40", "--sizes", "60", "--epsilon", "1e-2"]) == 0
+    assert main(["bench", "--sizes", "20", "--sizes", "30", "--epsilon", "1e-2"]) == 0
     out, err = capsys.readouterr()
     machine, names, *rows = out.splitlines()
     assert "cores, torch" in machine
     assert names.split()[:3] == ["n", "total", "s"]
-    assert [row.split()[0] for row in rows] == ["40", "60"]
-    assert "match 60 points" in err
+    assert [row.split()[0] for row in rows] == ["20", "30"]
+    assert "match 30 points" in err
 
 
 def test_bench_as_json_and_quiet(capsys):
@@ -36,7 +36,7 @@ def test_bench_paper_writes_a_report(monkeypatch, tmp_path, capsys):
     words = ["bench", "paper", "--out", str(tmp_path), "--only", "dims,", "--json", "--quiet"]
     assert main(words) == 0
     facts = json.loads(capsys.readouterr().out)
-    assert (facts["runs"], facts["mode"], facts["left_out"]) == (4, "quick", [])
+    assert (facts["runs"], facts["mode"], facts["left_out"]) == (2, "quick", [])
     assert main([word for word in words if word != "--json" and word != "--quiet"]) == 0
     out, err = capsys.readouterr()
     assert out.startswith("0 runs, ")

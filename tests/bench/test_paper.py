@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 import torch
 
-from gromap.bench import figures, paper, plans
+from gromap.bench import curves, figures, paper, plans
 from gromap.bench.jobs import Job, keep, keep_all, read
-from gromap.bench.settings import QUICK, Row
+from gromap.bench.settings import OTHERS, QUICK, SOLVERS, Row
 from gromap.bench.tables import curve_table, match_table
 from gromap.cli import main
 from gromap.mesh import Mesh
@@ -31,7 +31,7 @@ TINY = replace(
     outer=2,
     whole=2,
     rows=(Row("human", 30), Row("dog", 30), Row("human", 10**7, run=False)),
-    dims=(5, 20),
+    dims=(5,),
     dim_points=30,
     costs=("|x - x'|²",),
     cost_points=30,
@@ -62,15 +62,23 @@ def data(tmp_path_factory) -> Path:
     return folder
 
 
-@pytest.fixture(scope="module")
-def made(tmp_path_factory, data) -> tuple[Path, dict]:
-    """A whole run."""
+@pytest.fixture(scope="module", autouse=True)
+def _few(data):
+    """Fewer solvers than there are: each costs a panel of every figure."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("GROMAP_DATA", str(data))
         patch.setattr(figures, "FINE", 100)
         patch.setattr(plans, "FLOW_METHODS", {"50 axes": "cnt"})
-        out = tmp_path_factory.mktemp("paper")
-        return out, run(out)
+        patch.setattr(curves, "SOLVERS", {"CNT-GW": SOLVERS["CNT-GW"]})
+        patch.setattr(curves, "OTHERS", {"Sampled-GW": OTHERS["Sampled-GW"]})
+        yield
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory) -> tuple[Path, dict]:
+    """A whole run."""
+    out = tmp_path_factory.mktemp("paper")
+    return out, run(out)
 
 
 def test_every_experiment_leaves_records(made):

@@ -45,7 +45,7 @@ def marginal_error(pi: Array, a: Array, b: Array) -> float:
     return float(np.abs(pi.sum(1) - a).sum() + np.abs(pi.sum(0) - b).sum())
 
 
-def settled(plan: Plan, steps: int = 3000, tol: float = 1e-4) -> Plan:
+def settled(plan: Plan, steps: int = 1000, tol: float = 1e-4) -> Plan:
     """The plan of the same score after further Sinkhorn steps, until it misplaces less than `tol` of the mass.
 
     A plan that stops short of its marginals looks better than any coupling, and pays for it when it is rounded to one: both
