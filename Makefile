@@ -2,6 +2,8 @@
 PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/python
+# shapes beyond the shipped pair, for benchmarks and some tests
+export GROMAP_DATA ?= $(abspath $(wildcard ../shared/data))
 
 .PHONY: demo test lint bench paper test-gpu clean
 
@@ -33,8 +35,8 @@ bench: $(VENV)/ready  ## speed and quality on this machine, beside the peers tha
 	$(RUN) benchmarks/peers.py
 	$(RUN) benchmarks/landscape.py
 
-paper: $(VENV)/ready  ## the paper's experiments on solvers, as build/paper/report.md; continues where it stopped
-	$(RUN) benchmarks/paper.py
+paper: $(VENV)/ready  ## the paper's experiments on solvers, as build/paper/report.html; continues where it stopped
+	$(RUN) -m gromap.cli bench paper --out build/paper
 
 test-gpu:  ## the tests marked gpu, with whatever torch the machine has; nothing is installed
 	PYTHONPATH=src $(PYTHON) -m pytest -m gpu tests

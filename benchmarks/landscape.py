@@ -19,12 +19,13 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 import torch
-from machine import add_cores, describe, table, use_cores
 from scipy.sparse.csgraph import dijkstra
-from shapes import Array, Index, data_folder, read_mesh, surface_points
 
 import gromap
-from gromap.mesh import Mesh
+from gromap.bench.machine import add_cores, describe, table, use_cores
+from gromap.bench.scores import Array, Index
+from gromap.bench.shapes import data_folder, surface_points
+from gromap.mesh import Mesh, read_mesh
 
 PAIRS = {
     "dog 0-1": ("poses/dog_0", "poses/dog_1"),

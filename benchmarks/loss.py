@@ -18,11 +18,11 @@ import sys
 from typing import Any
 
 import torch
-from machine import Meter, add_options, describe, table, use
-from shapes import PAIRS, surface_pair
 from torch import Tensor
 
 import gromap
+from gromap.bench.machine import Meter, add_options, describe, table, use
+from gromap.bench.shapes import PAIRS, surface_pair
 
 SIZES = {"cpu": [500, 2000], "cuda": [500, 5000, 50_000]}
 

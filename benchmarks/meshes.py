@@ -18,10 +18,10 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from machine import add_options, describe, table, use
-from shapes import data_folder
 
 import gromap
+from gromap.bench.machine import add_options, describe, table, use
+from gromap.bench.shapes import data_folder
 from gromap.mesh import Mesh, read_mesh
 from gromap.mesh.geodesic import distances
 from gromap.mesh.quality import quality

@@ -33,8 +33,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from machine import Meter, add_cores, describe, table, use_cores, version
-from shapes import Array, Index, Pair, gw_loss, man_pair, marginal_error, pairwise_distances, round_to_marginals
+from man import Pair, man_pair
+
+from gromap.bench.machine import Meter, add_cores, describe, table, use_cores, version
+from gromap.bench.scores import Array, Index, gw_loss, marginal_error, pairwise_distances, round_to_marginals
 
 CPU = torch.device("cpu")
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -18,9 +19,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from machine import add_options, describe, table, use
-from match import RUNS, Match, row
-from shapes import PAIRS, Array
+
+from gromap.bench.machine import add_options, describe, table, use
+from gromap.bench.match import RUNS, Match, row
+from gromap.bench.scores import Array
+from gromap.bench.shapes import PAIRS
 
 SIZES = {"cpu": [2000, 4000, 8000, 16_000, 32_000], "cuda": [177_000, 500_000, 1_400_000, 3_800_000, 10_000_000]}
 NAMES = {"total": "total", "embed": "embedding"}  # of the curves; other stages keep their own
@@ -97,6 +100,7 @@ def main() -> None:
     print(json.dumps(machine | {"epsilon": args.epsilon, "seed": args.seed}), flush=True)
     records = []
     for n in sizes:
+        print(f"{args.shapes}, {n} points ...", file=sys.stderr, flush=True)
         record = Match(args.shapes, n, device, args.epsilon, args.seed, args.runs or RUNS[device.type]).measure()
         print(json.dumps(record), flush=True)
         records.append(record)

@@ -27,10 +27,10 @@ from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 import torch
-from machine import add_options, clock, describe, exp2_rate, table, use
-from shapes import Step, extended_step, solved_step
+from steps import Step, extended_step, solved_step
 from torch import Tensor
 
+from gromap.bench.machine import add_options, clock, describe, exp2_rate, table, use
 from gromap.engine import LowRank, Score, apply, focus, lse, sums
 from gromap.engine.tiles import CPU_TILE_BYTES, FLOOR, LOG2E
 

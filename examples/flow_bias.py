@@ -4,7 +4,7 @@
 
 Wasserstein gradient flows of GW_ε and SGW_ε at three temperatures, in the units of the data (the shapes are about 1 wide).
 GW_ε collapses the cloud into clusters, SGW_ε reaches the heart, and at a large temperature it no longer sees one.
-Shapes are read from $GROMAP_DATA, or from ../shared/data beside the repository.
+Shapes are read from the folder that the environment variable GROMAP_DATA names.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from planar import add_data, planar_shape
+from planar import add_data
 
 import gromap
+from gromap.bench.shapes import planar_shape
 from gromap.report.flow import flow_figure
 
 TEMPERATURES = (1e-3, 1e-2, 3e-1)

@@ -4,7 +4,7 @@
 
 Each cost twice: with exact gradients (Kernel-GW), and with Γ cut to 50 axes of a kernel PCA. Temperatures are a thousandth of
 the squared unit of each cost.
-Shapes are read from $GROMAP_DATA, or from ../shared/data beside the repository.
+Shapes are read from the folder that the environment variable GROMAP_DATA names.
 """
 
 from __future__ import annotations
@@ -12,19 +12,12 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from planar import add_data, planar_shape
+from planar import add_data
 
-import gromap
+from gromap.bench.plans import FLOW_METHODS, flow_between
+from gromap.bench.settings import FLOW_COSTS
+from gromap.bench.shapes import planar_shape
 from gromap.report.flow import flow_figure
-
-COSTS = {
-    "|x - y|²": gromap.Power(2.0),
-    "|x - y|": gromap.Power(1.0),
-    "|x - y|^½": gromap.Power(0.5),
-    "exp, σ = 1": gromap.Exponential(1.0),
-    "exp, σ = 0.3": gromap.Exponential(0.3),
-    "exp, σ = 0.1": gromap.Exponential(0.1),
-}
 
 
 def main() -> None:
@@ -38,10 +31,9 @@ def main() -> None:
     n, steps = (80, 15) if args.quick else (args.points, args.steps)
     x, y = planar_shape(args.data, "five", n, 0) * [-1, 1], planar_shape(args.data, "C", n, 1)
     rows = []
-    for name, cost in list(COSTS.items())[: 3 if args.quick else None]:
-        eps = 1e-3 * gromap.Space(x, cost=cost).scale * gromap.Space(y, cost=cost).scale
-        for method, kind in (("kernel", "exact"), ("cnt", "50 axes")):
-            flow = gromap.gradient_flow(x, y, steps, cost=cost, epsilon=eps, method=method, dim=50, tol=1e-3)
+    for name, cost in list(FLOW_COSTS.items())[: 3 if args.quick else None]:
+        for kind, method in FLOW_METHODS.items():
+            flow = flow_between(x, y, cost, method, steps)
             change = f"{flow.losses[0]:.2e} to {flow.losses[-1]:.2e}"
             print(f"{name}, {kind}: {change} in {len(flow.losses) - 1} steps. {flow.status.value}", flush=True)
             rows.append((f"{name}\n{kind}", flow))

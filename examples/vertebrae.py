@@ -2,9 +2,9 @@
 
     python examples/vertebrae.py --out vertebrae.png
 
-Points are drawn on both surfaces; each barycenter starts from the one before it. Shapes are read from $GROMAP_DATA, or from
-../shared/data beside the repository, by trimesh (`pip install trimesh`). Any picture needs this credit: "BodyParts3D, (c) The
-Database Center for Life Science licensed under CC Attribution-Share Alike 2.1 Japan".
+Points are drawn on both surfaces; each barycenter starts from the one before it. Shapes are read from the folder that the
+environment variable GROMAP_DATA names. Any picture needs this credit: "BodyParts3D, (c) The Database Center for Life Science
+licensed under CC Attribution-Share Alike 2.1 Japan".
 """
 
 from __future__ import annotations

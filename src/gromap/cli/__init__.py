@@ -1,4 +1,4 @@
-"""The command line: `gromap match A B`, `landscape A B`, `pairwise FOLDER`, `barycenter A B C`, `view RESULT`, `demo`.
+"""The command line: `gromap match A B`, `landscape A B`, `pairwise FOLDER`, `barycenter A B C`, `view RESULT`, `bench`, `demo`.
 
 Whatever the user can mend ends with exit code 2 and one line on stderr; Ctrl-C ends with 130 and keeps what is finished.
 """

@@ -11,7 +11,9 @@ import typer
 
 import gromap
 from gromap import demo as shipped
+from gromap.bench.paper import EXPERIMENTS
 from gromap.cli import barycenter as averaging
+from gromap.cli import bench as timing
 from gromap.cli import collection
 from gromap.cli import match as matching
 from gromap.cli.show import Show
@@ -23,6 +25,9 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+bench = typer.Typer(invoke_without_command=True, rich_markup_mode=None, context_settings=app.info.context_settings)
+app.add_typer(bench, name="bench")
 
 A = Annotated[Path, typer.Argument(metavar="A", help="The source: .ply .obj .off .stl .glb .vtk .vtp .npy .xyz .csv")]
 B = Annotated[Path, typer.Argument(metavar="B", help="The target, in any of these formats.")]
@@ -39,6 +44,7 @@ Dim = Annotated[int | None, typer.Option(min=1, help="Axes of the embedding; by 
 Out = Annotated[Path | None, typer.Option(metavar="FOLDER", help="Folder for the results; by default named after the shapes.")]
 Seed = Annotated[int, typer.Option(help="For the random starts.")]
 Device = Annotated[str | None, typer.Option(help="cpu or cuda; by default a GPU for large shapes, if there is one.")]
+Where = Annotated[str, typer.Option("--device", help="cpu, cuda or cuda:1.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace results that are there.")]
 Json = Annotated[bool, typer.Option("--json", help="Print report.json, and nothing else, to stdout.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.")]
@@ -62,6 +68,7 @@ def options(
     gromap landscape dog_0.ply dog_1.ply      # all the ways they match
     gromap pairwise bones/                    # a matrix of distances
     gromap barycenter T1.ply T7.ply           # a shape between them
+    gromap bench                              # how fast this machine is; `gromap bench paper` runs the paper's experiments
     """
 
 
@@ -245,6 +252,53 @@ def view(
 def demo(picture: Annotated[Path, typer.Argument(metavar="PICTURE", help="The PNG file to write.")] = Path("demo.png")) -> None:
     """Match a standing man to a running one, who come with gromap, and draw the result."""
     raise typer.Exit(shipped.main([str(picture)]))
+
+
+@bench.callback()
+def time_matches(
+    context: typer.Context,
+    sizes: Annotated[
+        list[int] | None, typer.Option("--sizes", help="Points of each cloud, one or more times; by default a few.")
+    ] = None,
+    epsilon: Epsilon = 1e-3,
+    seed: Seed = 0,
+    device: Where = "cpu",
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Time whole matches of the shipped pair on this machine.
+
+    \b
+    gromap bench
+    gromap bench --sizes 4000 --sizes 20000 --device cuda
+    gromap bench paper                        # the paper's experiments, as a report
+    """
+    if context.invoked_subcommand is None:
+        _tell(timing.match(sizes or (), epsilon, seed, device, Show(quiet)), as_json, quiet)
+
+
+@bench.command()
+def paper(
+    full: Annotated[bool, typer.Option("--full", help="The sizes of the paper: for a GPU, hours.")] = False,
+    only: Annotated[
+        list[str] | None, typer.Option(metavar="NAMES", help=f"Some experiments, with commas: {', '.join(EXPERIMENTS)}.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(metavar="FOLDER", help="Folder of records and report; by default paper.")] = None,
+    device: Where = "cpu",
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Run the paper's experiments on solvers, and write report.md and report.html.
+
+    Interrupted, it goes on where it was when called again; a file of raw/ that is removed is computed again. Shapes other than
+    the shipped pair are read from $GROMAP_DATA, and left out where they are not.
+
+    \b
+    gromap bench paper --out build/paper
+    gromap bench paper --only matches,textures
+    gromap bench paper --full --device cuda
+    """
+    _tell(timing.paper(out, full, only or (), device, Show(quiet)), as_json, quiet)
 
 
 def _tell(facts: dict[str, Any], as_json: bool, quiet: bool) -> None:

@@ -64,7 +64,7 @@ def correspondence_figure(
     place = top = 0.0
     for view, azimuth in VIEWS.items():
         for name, mesh, rgb in sides:
-            triangles, shaded = render(mesh, rgb, _camera(azimuth))
+            triangles, shaded = render(mesh, rgb, camera_at(azimuth))
             low, size = triangles.min((0, 1)), np.ptp(triangles, axis=(0, 1))
             triangles += (place - low[0], -low[1])
             axes.add_collection(PolyCollection(list(triangles), facecolors=shaded, edgecolors=shaded, linewidths=0.3))
@@ -95,7 +95,7 @@ def render(mesh: Mesh, rgb: np.ndarray, camera: np.ndarray) -> tuple[np.ndarray,
     return corners[seen, :, :2], shaded[seen].clip(0, 1)
 
 
-def _camera(azimuth: float) -> np.ndarray:
+def camera_at(azimuth: float) -> np.ndarray:
     """Rows: to the right, up, towards the viewer."""
     turn, tilt = np.radians(azimuth), np.radians(TILT)
     right = np.array([np.cos(turn), 0.0, -np.sin(turn)])

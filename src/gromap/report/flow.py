@@ -77,7 +77,7 @@ def _clouds(flow: Moving) -> list[np.ndarray]:
 
 
 def _scatter(axes: Axes, cloud: np.ndarray, box: tuple[Any, Any], colours: Any, title: str) -> None:
-    axes.scatter(*cloud.T, c=colours, s=4, linewidths=0)
+    axes.scatter(*cloud.T, c=colours, s=max(4.0, 600 / len(cloud)), linewidths=0)
     axes.set(aspect="equal", xlim=box[0], ylim=box[1], xticks=[], yticks=[])
     axes.set_title(title, fontsize=8, pad=2)
     for spine in axes.spines.values():

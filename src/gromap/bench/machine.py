@@ -58,7 +58,7 @@ def describe(device: torch.device) -> dict[str, Any]:
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else cpu_name(),
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
         "threads": torch.get_num_threads(),
-        "load": os.getloadavg()[0],
+        "load": round(os.getloadavg()[0], 1),
         "torch": torch.__version__,
         "gromap": version("gromap"),
     }

@@ -1,0 +1,104 @@
+"""Experiments on convergence: energy against time, for solvers, Sinkhorn updates and budgets of inner steps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+import gromap
+from gromap import Loop, Sinkhorn, Space
+from gromap.bench.jobs import Job
+from gromap.bench.settings import DIM, EPSILON, OTHERS, RANKS, SOLVERS, Factory, Sizes
+from gromap.bench.shapes import surface_pair, surface_points
+from gromap.mesh import Mesh
+
+TETRAHEDRON = np.array([[1.0, 1, 1], [1, -1, -1], [-1, 1, -1], [-1, -1, 1]])
+CUBOID = np.stack(np.meshgrid([-1.0, 1.0], [-0.6, 0.6], [-0.3, 0.3], indexing="ij"), -1).reshape(8, 3)
+SIDES = np.array([[0, 1, 3, 2], [4, 6, 7, 5], [0, 4, 5, 1], [2, 3, 7, 6], [0, 2, 6, 4], [1, 5, 7, 3]])
+KINDS = {
+    "tetrahedra": ("tetra", "tetra"),
+    "spheres": ("sphere", "sphere"),
+    "3-D Gaussians": ("3-D", "3-D"),
+    "2-D Gaussians": ("2-D", "2-D"),
+    "tetrahedron-cuboid": ("tetra", "cuboid"),
+    "tetrahedron-sphere": ("tetra", "sphere"),
+}
+LONGER = 10  # outer steps of LowRank-GW over those of the others: its steps are short and cheap
+
+
+def clouds(name: str, n: int, seed: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    """n points on, or of, each of two shapes; float32, on the device."""
+    if name == "human":
+        return surface_pair("human", n, seed, device)
+    meshes = {
+        "tetra": Mesh(TETRAHEDRON, np.array([[0, 1, 2], [0, 3, 1], [0, 2, 3], [1, 3, 2]])),
+        "cuboid": Mesh(CUBOID, np.concatenate([SIDES[:, [0, 1, 2]], SIDES[:, [0, 2, 3]]])),
+    }
+    generator = torch.Generator().manual_seed(seed)
+
+    def draw(kind: str, side: int) -> Tensor:
+        if kind in meshes:
+            return surface_points(meshes[kind], n, 2 * seed + side, device)
+        normal = torch.randn(n, 2 if kind == "2-D" else 3, generator=generator)
+        return (normal / normal.norm(dim=1, keepdim=True) if kind == "sphere" else normal).to(device)
+
+    first, second = KINDS[name]
+    return draw(first, 0), draw(second, 1)
+
+
+def curve(solver: Any, name: str, n: int, seed: int, device: torch.device) -> dict[str, Any]:
+    """Energy against time, from Γ = 0."""
+    x, y = (Space(z, dim=DIM) for z in clouds(name, n, seed, device))
+    sol = gromap.solve(x, y, epsilon=EPSILON, method=solver, init="zero")
+    columns = ("seconds", "energy", "marginal_error", "inner_steps")
+    return {c: sol.history[c].tolist() for c in columns} | {"value": sol.value, "status": sol.status.name}
+
+
+def curves(sizes: Sizes, device: torch.device) -> Iterator[Job]:
+    """Fig. ablation, smaller_sinkiters, convergence_surfaces, convergence_gaussians, convergence_asymmetric."""
+    for name in sizes.clouds:
+        budgets = sizes.inner if name == "human" else sizes.fewer
+        for label, factory in SOLVERS.items():
+            yield from _budgets("curves", name, label, factory, budgets, sizes, device)
+
+
+def others(sizes: Sizes, device: torch.device) -> Iterator[Job]:
+    """Fig. other_solvers: curves of the solvers that are left out of the benchmarks, and of LowRank-GW."""
+    for label, factory in OTHERS.items():
+        yield from _budgets("others", "human", label, factory, sizes.inner, sizes, device)
+    for rank in RANKS:
+        for steps in sizes.inner:
+            solver = gromap.LowRankGW(rank=min(rank, sizes.points))
+            loop = replace(solver.loop, sinkhorn=Sinkhorn(steps), max_iter=LONGER * sizes.outer)
+            solver = replace(solver, loop=loop)
+            yield from _seeds("others", f"human/LowRank-GW/rank {rank}/{steps}", solver, "human", sizes, device)
+
+
+def thresholds(sizes: Sizes, device: torch.device) -> Iterator[Job]:
+    """Fig. cvg_stopThr: Sinkhorn until a marginal error, here in misplaced mass."""
+    for label, factory in SOLVERS.items():
+        for update in ("standard", "symmetric"):
+            for tol in sizes.thresholds:
+                inner = Sinkhorn(sizes.most, tol=tol, update=update)
+                solver = factory(Loop(inner, adaptive=False, max_steps=sizes.most, max_iter=sizes.outer))
+                yield from _seeds("thresholds", f"human/{label}/{update}/{tol:g}", solver, "human", sizes, device)
+
+
+def _budgets(
+    experiment: str, name: str, label: str, factory: Factory, inner: tuple[int, ...], sizes: Sizes, device: torch.device
+) -> Iterator[Job]:
+    for update in ("standard", "symmetric"):
+        loops = {str(n): Loop(Sinkhorn(n, update=update), adaptive=False, max_iter=sizes.outer) for n in inner}
+        loops["adaptive"] = Loop(Sinkhorn(5, update=update), max_steps=sizes.most, max_iter=sizes.outer)
+        for budget, loop in loops.items():
+            yield from _seeds(experiment, f"{name}/{label}/{update}/{budget}", factory(loop), name, sizes, device)
+
+
+def _seeds(experiment: str, key: str, solver: Any, name: str, sizes: Sizes, device: torch.device) -> Iterator[Job]:
+    for seed in range(sizes.seeds):
+        yield Job(experiment, f"{key}/{seed}", lambda k=seed: curve(solver, name, sizes.points, k, device))

@@ -1,0 +1,85 @@
+"""Experiments on whole matches: time and objective of each solver on pairs of shapes, and how the dimension changes them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import torch
+
+import gromap
+from gromap import Loop, Sinkhorn, Solution, Space
+from gromap._check import free_memory
+from gromap.bench.jobs import Job
+from gromap.bench.scores import exact_objective
+from gromap.bench.settings import DEFAULT, DIM, EPSILON, SOLVERS, TABLE, Row, Sizes, paper_loop
+from gromap.bench.shapes import surface_pair
+
+EXACT = 4000  # points up to which losses are computed with the costs themselves, in float64
+
+
+def matches(sizes: Sizes, device: torch.device) -> Iterator[Job]:
+    """Table benchmark, and Fig. benchmark: time and objective of whole matches, and of `gromap.solve` with its defaults."""
+    for row in sizes.rows:
+        for label, factory in TABLE.items():
+            yield _match(row, label, factory(paper_loop(label, sizes.whole)), "zero", device)
+        yield _match(row, DEFAULT, "auto", "auto", device)
+
+
+def _match(row: Row, label: str, method: Any, init: str, device: torch.device) -> Job:
+    return Job("matches", f"{row.pair}/{row.points}/{label}", lambda: match(row, method, init, device))
+
+
+@dataclass(frozen=True)
+class Extent:
+    """What a prediction of memory needs of a `Space`."""
+
+    points: int
+    dtype: torch.dtype
+    device: torch.device
+    dim: int = DIM
+
+    def __len__(self) -> int:
+        return self.points
+
+
+def match(row: Row, method: Any, init: str, device: torch.device) -> dict[str, Any]:
+    """Time, objective and memory of one match; the memory alone where it would not fit, or is not to be run."""
+    record: dict[str, Any] = {"geodesic": row.geodesic, "run": row.run}
+    extent: Any = Extent(row.points, torch.float32, device)
+    needed = (gromap.CntGW() if method == "auto" else method).memory(extent, extent)
+    record |= {"memory": needed, "fits": needed <= free_memory(device)}
+    if not (row.run and record["fits"]):
+        return record
+    points = surface_pair(row.pair, row.points, 0, device, row.geodesic)
+    options: dict[str, Any] = {"epsilon": EPSILON, "method": method, "init": init}
+    if device.type == "cuda":  # compile first
+        gromap.solve(Space(points[0], dim=DIM), Space(points[1], dim=DIM), max_iter=2, **options)
+    x, y = (Space(z, dim=DIM) for z in points)
+    sol = gromap.solve(x, y, **options)
+    stages = sol.info["seconds"]
+    record |= {"seconds": sum(stages.values()), "stages": stages, "value": sol.value, "status": sol.status.name}
+    record["marginal_error"] = sol.plan.marginal_error
+    return record | {"exact": exact_objective(sol, x, y) if row.points <= EXACT else None}
+
+
+def dims(sizes: Sizes, device: torch.device) -> Iterator[Job]:
+    """Fig. experiments_approxdim: the exact loss of approximate plans, over that of Kernel-GW from the same start."""
+    loop = Loop(Sinkhorn(300, tol=1e-4), adaptive=False, tol=1e-6, max_iter=sizes.whole)
+    points = surface_pair("human", sizes.dim_points, 0, device)
+
+    @cache
+    def best() -> Solution:
+        x, y = (Space(z, dim=DIM) for z in points)
+        return gromap.solve(x, y, epsilon=EPSILON, method=gromap.KernelGW(loop), init="zero")
+
+    def run(label: str, dim: int) -> dict[str, Any]:
+        x, y = (Space(z, dim=dim) for z in points)
+        sol = gromap.solve(x, y, epsilon=EPSILON, method=SOLVERS[label](loop), init=best().plan)
+        return {"dim": dim, "exact": exact_objective(sol, x, y), "best": exact_objective(best(), x, y)}
+
+    for label in ("Quadratic-LowRank-GW", "CNT-GW"):
+        for dim in sizes.dims:
+            yield Job("dims", f"{label}/{dim}", lambda s=label, d=dim: run(s, d))

@@ -1,0 +1,191 @@
+"""The paper's experiments at tiny sizes: they run, go on where they stopped, and end in a report that shows all of it."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from gromap.bench import curves, figures, paper, plans
+from gromap.bench.jobs import Job, keep, keep_all, read
+from gromap.bench.settings import OTHERS, QUICK, SOLVERS, Row
+from gromap.bench.tables import curve_table, match_table
+from gromap.cli import main
+from gromap.mesh import Mesh
+
+CPU = torch.device("cpu")
+TINY = replace(
+    QUICK,
+    clouds=("tetrahedron-cuboid",),
+    points=25,
+    inner=(2,),
+    fewer=(2,),
+    thresholds=(0.5,),
+    outer=2,
+    whole=2,
+    rows=(Row("human", 30), Row("dog", 30), Row("human", 10**7, run=False)),
+    dims=(5,),
+    dim_points=30,
+    costs=("|x - x'|²",),
+    cost_points=30,
+    vertices=100,
+    flows=("|x - y|",),
+    flow_points=12,
+    flow_steps=2,
+)
+
+
+@contextmanager
+def stage(name: str):
+    yield lambda text: None
+
+
+def run(out: Path, *only: str) -> dict:
+    return paper.run(out, "quick", only, CPU, stage, TINY)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory) -> Path:
+    """A data folder with flat shapes and one pair: the others are absent."""
+    folder, rng = tmp_path_factory.mktemp("data"), np.random.default_rng(0)
+    (folder / "shapes2d").mkdir()
+    (folder / "poses").mkdir()
+    for name in ("five", "C"):
+        np.save(folder / "shapes2d" / f"{name}.npy", rng.random((50, 2)))
+    return folder
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _few(data):
+    """Fewer solvers than there are: each costs a panel of every figure."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GROMAP_DATA", str(data))
+        patch.setattr(figures, "FINE", 100)
+        patch.setattr(plans, "FLOW_METHODS", {"50 axes": "cnt"})
+        patch.setattr(curves, "SOLVERS", {"CNT-GW": SOLVERS["CNT-GW"]})
+        patch.setattr(curves, "OTHERS", {"Sampled-GW": OTHERS["Sampled-GW"]})
+        yield
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory) -> tuple[Path, dict]:
+    """A whole run."""
+    out = tmp_path_factory.mktemp("paper")
+    return out, run(out)
+
+
+def test_every_experiment_leaves_records(made):
+    out, facts = made
+    counts = {name: len(read(out / "raw" / "quick", name)) for name in paper.EXPERIMENTS}
+    assert all(counts.values()), counts
+    assert facts["runs"] == sum(counts.values())
+    assert set(facts["recorded_seconds"]) == set(paper.EXPERIMENTS)
+    assert 0 < sum(facts["recorded_seconds"].values()) <= facts["seconds"]
+
+
+def test_the_report_shows_every_figure(made):
+    out, facts = made
+    assert facts["files"] == [str(out / "report.md"), str(out / "report.html")]
+    text, page = (Path(path).read_text(encoding="utf-8") for path in facts["files"])
+    drawn = {path.name for path in out.glob("*.png")}
+    assert {"run_times.png", "textures.png", "flows.png", "others_human.png", "curves_tetrahedron-cuboid.png"} <= drawn
+    assert set(re.findall(r"\]\(([^)]+\.png)\)", text)) == drawn
+    assert page.count("data:image/png;base64,") == len(drawn)
+    assert len(re.findall(r"<h\d>", page)) == len(re.findall(r"^#+ ", text, re.M))
+    assert "http" not in re.sub(r"base64,[^\"]*", "", page)
+    assert "LowRank-GW, rank 10" in text
+    assert "gromap's default" in text
+
+
+def test_what_does_not_fit_is_predicted(made):
+    out, _ = made
+    rows = match_table(read(out / "raw" / "quick", "matches")).rows
+    large = dict(zip(rows[0], next(row for row in rows if row[2] == "10,000,000"), strict=True))
+    assert large["Entropic-GW"].startswith("Mem. (")
+    assert large["CNT-GW"].endswith("GiB)")
+    small = dict(zip(rows[0], next(row for row in rows if row[2] == "30"), strict=True))
+    assert re.fullmatch(r"\d+\.\d s, 0\.\d{4}", small["gromap's default"])
+
+
+def test_absent_shapes_are_named_once(made):
+    out, facts = made
+    (line,) = facts["left_out"]
+    assert line.startswith("left out, matches of dog: ")
+    assert "set GROMAP_DATA" in line
+    assert line[1:] in (out / "report.md").read_text(encoding="utf-8")
+
+
+def test_a_second_run_computes_nothing_and_a_removed_file_comes_back(made, tmp_path):
+    out, folder = tmp_path, tmp_path / "raw" / "quick"
+    shutil.copytree(made[0] / "raw" / "quick" / "others", folder / "others")
+    assert run(out, "others")["runs"] == 0
+    lost = next((folder / "others").glob("*LowRank-GW*rank 10*"))
+    kept = {path: path.stat().st_mtime_ns for path in folder.glob("*/*.json") if path != lost}
+    before = json.loads(lost.read_text(encoding="utf-8"))
+    lost.unlink()
+    assert run(out, "others")["runs"] == 1
+    after = json.loads(lost.read_text(encoding="utf-8"))
+    assert after["key"] == before["key"]
+    assert after["energy"] == pytest.approx(before["energy"], rel=1e-4)
+    assert kept == {path: path.stat().st_mtime_ns for path in kept}
+
+
+def test_an_interrupted_job_leaves_nothing(tmp_path):
+    def stop() -> dict:
+        raise KeyboardInterrupt
+
+    job = Job("some", "a/b|c'", stop)
+    with pytest.raises(KeyboardInterrupt):
+        keep(job, tmp_path)
+    assert not list(tmp_path.rglob("*.json*"))
+    assert keep(replace(job, run=lambda: {"x": 1}), tmp_path)
+    assert not keep(job, tmp_path)
+    assert read(tmp_path, "some")[("a", "b|c'")]["x"] == 1
+
+
+def test_an_absent_package_leaves_one_line(tmp_path):
+    def need() -> dict:
+        raise ImportError("this needs walrus: pip install walrus")
+
+    told = []
+    jobs = [Job("some", f"{k}", need) for k in range(3)]
+    assert keep_all(jobs, tmp_path, told.append) == (0, ["left out, some of 0: this needs walrus: pip install walrus"])
+    assert told == ["1 of 3, 0", "2 of 3, 1", "3 of 3, 2"]
+
+
+def test_curves_compare_with_the_lowest_settled_energy():
+    def record(energy: float, error: float) -> dict:
+        return {"energy": [9.0, energy], "marginal_error": [1.0, error]}
+
+    records = {
+        ("Kernel-GW", "standard", "10", "0"): record(1.0, 0.5),  # lower, but no coupling
+        ("Kernel-GW", "standard", "adaptive", "0"): record(2.0, 1e-3),
+        ("Entropic-GW", "standard", "10", "0"): record(3.0, 1e-3),
+    }
+    rows = curve_table(records).rows
+    assert rows[0] == ["solver", "updates", "10", "adaptive"]
+    assert rows[1] == ["Entropic-GW", "standard", "1.50 (1e-03)", ""]
+    assert rows[2] == ["Kernel-GW", "standard", "0.50 (5e-01)", "1.00 (1e-03)"]
+
+
+def test_finer_faces_keep_the_surface():
+    mesh = Mesh(np.array([[0.0, 0, 0], [1, 0, 0], [0, 1, 0], [1, 1, 0]]), np.array([[0, 1, 2], [1, 3, 2]]))
+    fine, values = figures.quartered(mesh, mesh.vertices)
+    assert len(fine.vertices) == 9
+    assert fine.vertex_areas().sum() == pytest.approx(1.0)
+    assert (fine.face_normals()[:, 2] > 0).all()
+    assert np.array_equal(values, fine.vertices)
+
+
+def test_drawing_says_what_to_install(monkeypatch, tmp_path, capsys):
+    monkeypatch.setitem(__import__("sys").modules, "matplotlib.figure", None)
+    assert main(["bench", "paper", "--out", str(tmp_path), "--only", "oscillation"]) == 2
+    assert "pip install 'gromap[plot]'" in capsys.readouterr().err
+    assert not (tmp_path / "raw").exists()
