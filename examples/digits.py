@@ -24,10 +24,10 @@ def digits(n: int) -> tuple[torch.Tensor, torch.Tensor]:
         from sklearn.datasets import load_digits  # type: ignore[import-not-found]
     except ImportError:
         sys.exit("This example shows the digits of scikit-learn, which is not installed: pip install scikit-learn")
-    data = load_digits()
-    x = torch.tensor(data.data[:n], dtype=torch.float32)
+    images, shown = load_digits(return_X_y=True)
+    x = torch.tensor(images[:n], dtype=torch.float32)
     x = x - x.mean(0)
-    return x / x.square().sum(1).mean().sqrt(), torch.tensor(data.target[:n])
+    return x / x.square().sum(1).mean().sqrt(), torch.tensor(shown[:n])
 
 
 def main() -> None:

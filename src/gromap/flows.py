@@ -74,12 +74,13 @@ class Flow:
 
         return write_gif(self, Path(path), seconds)
 
-    def surface(self, depth: int = 7, neighbours: int = 8) -> Mesh:
+    def surface(self, depth: int = 7, neighbours: int = 8, sides: Any = None) -> Mesh:
         """A closed surface through the points, by screened Poisson reconstruction; needs `pip install 'gromap[poisson]'`.
 
-        Normals come from the nearest points: a thin shape, as a vertebra, takes 1500 points or more.
+        Normals come from the nearest points: a thin shape, as a vertebra, takes 1500 points or more.  sides: rough outward
+        directions, (N, 3), such as those of the surface that the flow began on, `gromap.mesh.poisson.normals_at(mesh, start)`.
         """
-        return poisson_surface(np.asarray(self.points), depth, neighbours)
+        return poisson_surface(np.asarray(self.points), depth, neighbours, sides)
 
 
 class FlowInterrupted(KeyboardInterrupt):

@@ -53,7 +53,7 @@ def refused(capsys, *argv: object) -> str:
 def still(monkeypatch) -> None:
     """A flow that takes no time, for tests of what comes after it."""
 
-    def flow(clouds, weights, size, **options):
+    def flow(clouds, weights, size, start, **options):
         return gromap.Flow(clouds[0], clouds[0][None], [0], np.array([2.0, 1.0]), gromap.FlowStatus.FINISHED)
 
     monkeypatch.setattr(gromap, "barycenter", flow)
@@ -140,7 +140,8 @@ def test_a_surface_is_refused_before_the_long_work(boxes, tmp_path, capsys, monk
 def test_a_surface_takes_the_place_of_the_points(boxes, tmp_path, capsys, monkeypatch, found):
     """Where there is none, the points stay."""
 
-    def surface(points, depth, neighbours):
+    def surface(points, depth, neighbours, sides):
+        assert sides.shape == points.shape
         if not found:
             raise ValueError(f"no surface goes through these {len(points)} points: take more.")
         return box(1, 1, 1)

@@ -18,7 +18,7 @@ from gromap.cli.show import Show
 from gromap.measure import farthest_points, nearest
 from gromap.mesh import Mesh, write_mesh
 from gromap.mesh.clean import sample
-from gromap.mesh.poisson import poisson_surface, require_pymeshlab
+from gromap.mesh.poisson import normals_at, poisson_surface, require_pymeshlab
 from gromap.report.barycenter import Panel, barycenter_figure
 from gromap.report.figures import colour_field, require_matplotlib
 from gromap.report.pose import beside, upright
@@ -58,13 +58,14 @@ def barycenter(paths: Sequence[Path], out: Path | None, options: Options, show: 
     place = folder.ready(out or Path(_title(meshes)), names, options.force)
     device = inputs.device(options.device, size)
     centred = [torch.from_numpy(cloud - cloud.mean(0)).to(device) for cloud in clouds]
-    heaviest = torch.from_numpy(clouds[int(weights.argmax())])
-    middle = _solid(heaviest).mean(0)  # the flow starts there, and distances see no place
+    first = int(weights.argmax())  # the flow starts there, and distances see no place
+    middle = _solid(torch.from_numpy(clouds[first])).mean(0)
     unit = max(gromap.Space(cloud, cost=cost).scale for cloud in centred)
 
     with folder.keeping(place, names):
         with show.stage("flow", lines=True) as tell:
-            flow = _flow(centred, weights, size, cost, unit, options, tell)
+            start = centred[first] if len(meshes[first].faces) else None
+            flow = _flow(centred, weights, start, size, cost, unit, options, tell)
             result = Mesh(_solid(flow.points) + middle, np.zeros((0, 3), np.int64), name="barycenter")
             write_mesh(result, place / "barycenter.ply", force=True)
         settings = {"shapes": [str(path) for path in paths]} | asdict(options)
@@ -76,7 +77,9 @@ def barycenter(paths: Sequence[Path], out: Path | None, options: Options, show: 
             raise KeyboardInterrupt(f"the best points of the {len(flow.losses) - 1} steps so far")
         if options.surface:
             with show.stage("find the surface"):
-                result = _surface(flow, middle, place)
+                mesh = meshes[first]
+                sides = normals_at(mesh, clouds[first]) if len(mesh.faces) else None
+                result = _surface(flow, middle, sides, place)
         if not missing:
             with show.stage("draw the shapes"):
                 panels, frame = _panels(meshes, weights, centred, flow.points, cost, options)
@@ -89,8 +92,8 @@ def barycenter(paths: Sequence[Path], out: Path | None, options: Options, show: 
 
 
 def _flow(
-    clouds: list[torch.Tensor], weights: np.ndarray, size: int, cost: Any, unit: float, options: Options,
-    tell: Callable[[str], None],
+    clouds: list[torch.Tensor], weights: np.ndarray, start: torch.Tensor | None, size: int, cost: Any, unit: float,
+    options: Options, tell: Callable[[str], None],
 ) -> gromap.Flow:  # fmt: skip
     """The cloud at the lowest loss; the best until Ctrl-C."""
     begin = time.perf_counter()
@@ -107,7 +110,7 @@ def _flow(
         "seed": options.seed,
     }
     try:
-        flow = gromap.barycenter(clouds, weights, size, callback=told, **wanted)
+        flow = gromap.barycenter(clouds, weights, None if start is not None else size, start, callback=told, **wanted)
     except gromap.FlowInterrupted as error:
         return error.flow
     if flow.status in (gromap.FlowStatus.NOT_FINITE, gromap.FlowStatus.DIVERGED):
@@ -142,10 +145,10 @@ def spread(mesh: Mesh, n: int, seed: int) -> np.ndarray:
     return drawn[farthest_points(lambda i: (drawn - drawn[i]).square().sum(1), first, n)].numpy()
 
 
-def _surface(flow: gromap.Flow, middle: np.ndarray, place: Path) -> Mesh:
+def _surface(flow: gromap.Flow, middle: np.ndarray, sides: np.ndarray | None, place: Path) -> Mesh:
     """The surface, in place of the points."""
     try:
-        found = poisson_surface(flow.points.cpu().numpy(), 7, 8)
+        found = poisson_surface(flow.points.cpu().numpy(), 7, 8, sides)
     except ValueError as error:
         raise ValueError(f"{error} The points are kept in {place / 'barycenter.ply'}.") from error
     mesh = Mesh((found.vertices + middle).astype(np.float32), found.faces, name="barycenter")
