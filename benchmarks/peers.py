@@ -1,9 +1,11 @@
 """Match the man pair with gromap and with the peers that are installed: time, peak memory, loss, matching error.
 
     python benchmarks/peers.py --sizes 1000 2000 --power 0.5
+    python benchmarks/peers.py --geodesic
 
 Everyone gets the same clouds of radius 1, the same cost |x - x'|^p and the same temperature, runs alone in a fresh process, on
-the CPU, and is charged for its cost matrices, its embedding, its compilation and the row argmax of its plan; imports are free.
+the CPU, and is charged for its cost matrices, its embedding, its compilation and the row argmax of its plan; imports are free,
+and so are the points of R^8 that --geodesic gives to everyone in place of the vertices, whose distances follow the surface.
 
     L         Σ (cx_ik - cy_jl)² π_ij π_kl in the exact costs, after π is rounded to exact marginals
     error     mean distance of the matched point to the true one, in % of the diagonal of the target's bounding box
@@ -149,7 +151,7 @@ def work(name: str, n: int, args: argparse.Namespace, answer: Connection) -> Non
     """Run one solver in this fresh process and send its scores; the alarm ends the process."""
     for module in SOLVERS[name].modules:
         import_module(module)
-    pair = man_pair(n, args.seed)
+    pair = man_pair(n, args.seed, args.geodesic)
     meter, cpu = Meter.start(CPU), time.process_time()
     signal.alarm(args.timeout)
     match, plan, extra = SOLVERS[name].run(pair, args.epsilon, args.power)
@@ -209,6 +211,7 @@ def main() -> None:
     parser.add_argument("--timeout", type=int, default=300, help="seconds that one match may take")
     parser.add_argument("--epsilon", type=float, default=1e-3, help="temperature, in gromap's convention")
     parser.add_argument("--power", type=float, default=1.0, help="p of the base cost |x - x'|^p")
+    parser.add_argument("--geodesic", action="store_true", help="geodesic distances instead of straight ones")
     parser.add_argument("--seed", type=int, default=0, help="of the random subsets")
     parser.add_argument("--authors", type=Path, metavar="FOLDER", help="where authors_adapter.py is, see above")
     add_cores(parser)
@@ -216,8 +219,8 @@ def main() -> None:
     use_cores(args.cores)
     os.environ["CUDA_VISIBLE_DEVICES"] = ""  # for the processes to come
     if args.authors:
-        if args.power != 1:
-            parser.error("--authors is for the Euclidean cost: leave out --power")
+        if args.power != 1 or args.geodesic:
+            parser.error("--authors is for the Euclidean cost: leave out --power and --geodesic")
         if not (args.authors / "authors_adapter.py").is_file():
             parser.error(f"there is no authors_adapter.py in {args.authors}: write one with solve(x, y, epsilon) -> plan")
         sys.path.insert(0, str(args.authors.resolve()))  # handed on to the processes to come
@@ -227,6 +230,7 @@ def main() -> None:
         "versions": {package: version(package) for package in sorted(filter(None, packages))},
         "epsilon": args.epsilon,
         "power": args.power,
+        "geodesic": args.geodesic,
         "floor_percent": {n: 100 * man_pair(n, args.seed).floor for n in args.sizes},
     }
     print(json.dumps(machine), flush=True)
