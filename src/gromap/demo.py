@@ -50,7 +50,7 @@ def _demo(path: Path) -> None:
         for mesh, name in ((source, "standing man"), (target, "running man"))
     )
     progress.close()
-    sol = gromap.solve(x, y, progress=True)
+    sol = gromap.solve(x, y, init=gromap.Search(chirality=True), progress=True)
     sol = gromap.solve(x, y, epsilon=EPSILON, init=sol, progress=True)
     match = vertex_map(sol.plan, y.measure.points)
     direct, mirrored = pair.errors(match)
