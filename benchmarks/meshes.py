@@ -3,6 +3,7 @@
     python benchmarks/meshes.py                          # all pairs
     python benchmarks/meshes.py --pairs dog man-child
     python benchmarks/meshes.py --pyfm                   # functional maps beside it: pip install pyfmaps
+    python benchmarks/meshes.py --embed mh_man53k_0      # embed single meshes alone
 
 Errors are geodesic, exact, over the square root of the target's area, in per cent, at 500 vertices, for the better of the
 direct and of the mirrored truth. The target's vertices are shuffled first. The distortion is the mean of | |x - y| - d | / d
@@ -25,6 +26,7 @@ import gromap
 from gromap.bench.machine import add_options, describe, table, use
 from gromap.bench.shapes import data_folder
 from gromap.mesh import Mesh, read_mesh
+from gromap.mesh.embedding import embed_mesh
 from gromap.mesh.geodesic import distances
 from gromap.mesh.quality import quality
 from gromap.mesh.transfer import vertex_map
@@ -62,6 +64,16 @@ def load(name: str, seed: int) -> tuple[Mesh, Mesh, list[np.ndarray]]:
     source, target = (read_mesh(data_folder() / "poses" / f"{file}.ply") for file in files[:2])
     target, place = shuffled(target, seed)
     return source, target, [place] + ([place[np.load(data_folder() / "poses" / f"{files[2]}.sym.npy")]] if files[2] else [])
+
+
+def embedding(file: str, seed: int) -> dict[str, Any]:
+    """Time and distortion of one mesh."""
+    mesh = read_mesh(data_folder() / "poses" / f"{file}.ply")
+    begin = time.perf_counter()
+    made = embed_mesh(mesh, seed=seed)
+    seconds = time.perf_counter() - begin
+    off = [distortion(mesh, made.points, seed)]
+    return {"pair": file, "vertices": len(mesh.vertices), "embed": seconds, "distortion": off, "distances": made.distances}
 
 
 def functional_map(name: str, seed: int) -> dict[str, Any]:
@@ -125,6 +137,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pairs", nargs="+", choices=PAIRS, default=list(PAIRS))
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--embed", nargs="+", metavar="NAME", help="embed these meshes of poses/, and match nothing")
     parser.add_argument("--pyfm", action="store_true", help="run pyFM as well")
     add_options(parser)
     args = parser.parse_args()
@@ -132,7 +145,10 @@ def main() -> None:
     os.environ["GROMAP_CACHE"] = "off"
     print(json.dumps(describe(device) | {"seed": args.seed}), flush=True)
     records = []
-    for name in args.pairs:
+    for file in args.embed or ():
+        records.append(embedding(file, args.seed))
+        print(json.dumps(records[-1]), flush=True)
+    for name in [] if args.embed else args.pairs:
         runs = [measure(name, args.seed, device)]
         print(json.dumps(runs[-1]), flush=True)
         if args.pyfm:

@@ -182,7 +182,7 @@ Pull = Callable[[Tensor], Tensor]  # from (n, m) weights to Σ_k weight_ik ∂c(
 def _radial(cost: Radial, x: Tensor, y: Tensor) -> tuple[Tensor, Pull]:
     """The derivative φ'(d) (x - y) / d, coordinate by coordinate, from differences; zero where two points coincide.
 
-    Written out, since the backward pass of torch.cdist is slow on a GPU, and less precise in float32.
+    Written out: the backward pass of torch.cdist is less precise in float32.
     """
     d = distances(x, y)
     c = cost.profile(d)
