@@ -18,9 +18,17 @@ from torch import Tensor
 
 __all__ = ["Cost", "Custom", "Exponential", "Gaussian", "Hyperbolic", "Power", "Precomputed", "Spherical", "Tree"]
 
+FLAT = 16  # coordinates up to which distances on a GPU are faster one coordinate at a time
+
 
 def distances(x: Tensor, y: Tensor) -> Tensor:
     """|x_i - y_j| from the differences, never from a product: exactly zero when x_i = y_j.  (n, m)"""
+    if x.is_cuda and x.shape[1] <= FLAT and not (x.requires_grad or y.requires_grad):  # cdist takes a thread block per pair
+        squares = x.new_zeros(len(x), len(y))
+        for s, t in zip(x.mT, y.mT, strict=True):
+            gaps = s[:, None] - t
+            squares.addcmul_(gaps, gaps)
+        return squares.sqrt_()
     return torch.cdist(x, y, compute_mode="donot_use_mm_for_euclid_dist")
 
 
