@@ -29,6 +29,15 @@ def test_cuda_equals_cpu(dtype, method):
     assert moved.info["device"].startswith("cuda")
 
 
+@pytest.mark.parametrize("method", ["lowrank-cost", CntGW(Loop(Sinkhorn(60, update="standard"), adaptive=False))])
+def test_standard_steps_are_replayed_on_the_gpu(method):
+    pair = humans()
+    x, y = (torch.from_numpy(m.vertices[:700]).float() for m in (pair.source, pair.target))
+    here, there = (solve(x.to(d), y.to(d), method=method, epsilon=5e-3, init="zero") for d in ("cpu", "cuda"))
+    assert there.info["engine"] == "triton"
+    assert there.value == pytest.approx(here.value, rel=2e-3)
+
+
 def test_twenty_thousand_points_on_the_gpu():
     pair = humans()
     rng = np.random.default_rng(0)

@@ -55,9 +55,10 @@ _factors: weakref.WeakKeyDictionary[LowRank, tuple[Tensor, Tensor]] = weakref.We
 
 
 def factors(score: LowRank) -> tuple[Tensor, Tensor]:
-    """What the kernels read of a score, prepared when first needed."""
+    """What the kernels read of a score, prepared when first needed, for its transpose too: that reads the same."""
     if score not in _factors:
-        _factors[score] = _prepare(score)
+        q, k = _prepare(score)
+        _factors[score], _factors[score.mT] = (q, k), (k, q)
     return _factors[score]
 
 
