@@ -11,7 +11,7 @@ import gromap
 
 ROOT = Path(gromap.__file__).parent
 ROOMS = [  # from the ground up; a file may import from rooms below its own
-    ["costs", "engine.score", "engine.kernels", "files", "mesh.mesh", "mesh.exact", "mesh.formats"],
+    ["costs", "engine.score", "engine.kernels", "engine.descent", "files", "mesh.mesh", "mesh.exact", "mesh.formats"],
     ["engine.tiles", "engine.mixture", "engine.triton", "engine.truncation", "mesh.texture", "mesh.formats.polygons"],
     ["engine.backend", "mesh.poisson"],
     ["engine.replay"],

@@ -47,6 +47,7 @@ __all__ = [
     "focus",
     "lse",
     "once",
+    "small_descents",
     "split_cells",
     "sums",
     "topk",
@@ -67,6 +68,15 @@ def cost_apply(cost: Callable[[Tensor, Tensor], Tensor], x: Tensor, y: Tensor, w
 
         return fused.cost_apply(radial[0], radial[1], x, y, w)
     return tiles.cost_apply(cost, x, y, w)
+
+
+def small_descents(x: Tensor, y: Tensor, *problem: Any) -> Any:
+    """Outer steps of a batch of starts between small clouds, in one launch (descent.py); None where there is no such kernel."""
+    if not fused_for(x):
+        return None
+    from gromap.engine import descent
+
+    return descent.descents(x, y, *problem) if descent.serves(x, y) else None
 
 
 def sums(score: Score, u: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
