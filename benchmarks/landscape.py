@@ -1,9 +1,11 @@
 """Does the default search find the best minimum? `init="auto"` beside the best of many random starts, on real pairs.
 
     python benchmarks/landscape.py --starts 200 --seeds 3
+    PYTHONPATH=src GROMAP_DATA=... python benchmarks/landscape.py --device cuda
 
 Points are drawn uniformly on both surfaces. The random starts run down to their minima on clouds of 400 points, as one batch;
-the lowest five are then taken to all points, and the best of them counts. "zero" is a single start from Γ = 0. For the man and
+the lowest five are then taken to all points, and the best of them counts. "zero" is a single start from Γ = 0. "search s" is
+the slowest search of the seeds, all its levels; "coarse s" that of its coarse level alone. For the man and
 the dog, whose vertices correspond, matches between vertices drawn by area are scored too: mean geodesic distance to the true
 vertex, along the edges of the target, over the square root of its area; the better of the direct and the mirrored truth.
 """
@@ -22,10 +24,13 @@ import torch
 from scipy.sparse.csgraph import dijkstra
 
 import gromap
-from gromap.bench.machine import add_cores, describe, table, use_cores
+from gromap.bench.machine import Meter, add_options, describe, table, use
 from gromap.bench.scores import Array, Index
 from gromap.bench.shapes import data_folder, surface_points
 from gromap.mesh import Mesh, read_mesh
+from gromap.prepare import units_of
+from gromap.search import Search, coarse_minima
+from gromap.space import Space
 
 PAIRS = {
     "dog 0-1": ("poses/dog_0", "poses/dog_1"),
@@ -47,23 +52,35 @@ def energy(solution: gromap.Solution) -> float:
     return float(solution.history["energy"][-1])
 
 
-def compare(name: str, n: int, starts: int, seeds: int) -> dict[str, Any]:
+def compare(name: str, n: int, starts: int, seeds: int, device: torch.device) -> dict[str, Any]:
     """The record of one pair."""
     print(f"{name} ...", file=sys.stderr, flush=True)
     meshes = [read_mesh(data_folder() / f"{path}.ply") for path in PAIRS[name]]
-    x, y = (surface_points(mesh, n, k, torch.device("cpu")) for k, mesh in enumerate(meshes))
+    x, y = (surface_points(mesh, n, k, device) for k, mesh in enumerate(meshes))
     begin = time.perf_counter()
     land = gromap.landscape(x, y, starts=starts, points=400, seed=1000)
     best = min(energy(solution) for solution in land.refine(REFINED, method="cnt"))
     record: dict[str, Any] = {"pair": name, "n": n, "minima": len(land), "best_of_starts": best}
     record |= {"seconds_starts": time.perf_counter() - begin, "zero": energy(gromap.solve(x, y, init="zero"))}
+    if device.type == "cuda":
+        gromap.solve(x, y)  # compiles
     runs = [gromap.solve(x, y, seed=seed) for seed in range(seeds)]
     record["auto"] = [energy(run) for run in runs]
     record["seconds_search"] = [run.info["seconds"]["search"] for run in runs]
+    record["seconds_coarse"] = [coarse_seconds(x, y, seed) for seed in range(seeds)]
     record["worst_gap"] = max(record["auto"]) / best - 1
     if name in SCORED:
         record["geodesic_error"] = {init: geodesic_error(name, meshes, n, init) for init in ("zero", "auto")}
     return record
+
+
+def coarse_seconds(x: torch.Tensor, y: torch.Tensor, seed: int) -> float:
+    """Of the search on coarse clouds, from features on."""
+    spaces = Space(x), Space(y)
+    problem = gromap.CntGW().problem(*spaces, units_of(*spaces, "each"), 1e-3, seed)
+    meter = Meter.start(x.device)
+    coarse_minima(problem, 1e-4, seed, Search())
+    return meter.read()[0]
 
 
 def geodesic_error(name: str, meshes: list[Mesh], n: int, init: str) -> float:
@@ -99,7 +116,8 @@ def row(record: dict[str, Any]) -> dict[str, str]:
         "zero": f"{record['zero']:.6f}",
         "auto": " ".join(f"{e:.6f}" for e in record["auto"]),
         "worst gap": f"{record['worst_gap']:+.2%}",
-        "search s": f"{max(record['seconds_search']):.1f}",
+        "search s": f"{max(record['seconds_search']):.2f}",
+        "coarse s": f"{max(record['seconds_coarse']):.2f}",
     }
     if "geodesic_error" in record:
         cells["geodesic error, zero / auto"] = " / ".join(f"{e:.3f}" for e in record["geodesic_error"].values())
@@ -112,13 +130,13 @@ def main() -> None:
     parser.add_argument("--n", type=int, default=2000, help="points of each cloud")
     parser.add_argument("--starts", type=int, default=200, help="random starts")
     parser.add_argument("--seeds", type=int, default=3, help="of the search")
-    add_cores(parser)
+    add_options(parser)
     args = parser.parse_args()
-    use_cores(args.cores)
-    print(json.dumps(describe(torch.device("cpu")) | {"starts": args.starts}), flush=True)
+    device = use(args)
+    print(json.dumps(describe(device) | {"starts": args.starts}), flush=True)
     records = []
     for name in args.pairs:
-        records.append(compare(name, args.n, args.starts, args.seeds))
+        records.append(compare(name, args.n, args.starts, args.seeds, device))
         print(json.dumps(records[-1]), flush=True)
     print("\n" + table([row(record) for record in records]))
 

@@ -19,7 +19,7 @@ from gromap import _check
 from gromap.files import read, write
 from gromap.plan import Plan
 from gromap.prepare import spaces_of, units_of
-from gromap.search import Minima, descend, distinct, random_starts, reach, sign_flips
+from gromap.search import Minima, descend, distinct, grain, random_starts, reach, sign_flips
 from gromap.sinkhorn import Potentials, Sinkhorn, sinkhorn
 from gromap.solution import Solution
 from gromap.solve import solve
@@ -207,7 +207,7 @@ def landscape(
     gamma = torch.cat([sign_flips(*spread), random_starts(*spread, starts, seed)])[:starts]
     parts = [descend(coarse, part, 10 * tol) for part in gamma.split(BATCH)]
     gamma, energy, count = (torch.cat(z) for z in zip(*((m.gamma, m.energy, m.count) for m in parts), strict=True))
-    pick, count = distinct(gamma, energy, count)
+    pick, count = distinct(gamma / grain(coarse), energy, count)
     found = descend(coarse, gamma[pick], tol, count=count, steps=51, rounds=20)
     continuous = len(found) > max(MANY, starts // 3)
     if continuous:

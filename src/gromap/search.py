@@ -22,15 +22,15 @@ import torch
 from torch import Tensor
 
 from gromap import _check
-from gromap.engine import Replay
+from gromap.engine import Replay, small_descents
 from gromap.sinkhorn import Potentials, Sinkhorn
 from gromap.solvers.cnt import CntProblem
-from gromap.solvers.loop import Loop, alternate
+from gromap.solvers.loop import Loop, alternate, transport_value
 from gromap.solvers.multiscale import interpolate
 
 COARSE, FINER = 160, 400  # points of the clouds of lines 2 and 4
 FLIPPED, HOPPED = 3, 5  # leading axes, and singular directions, whose signs are flipped
-SAME = 0.15  # relative distance of two Γ that count as one
+SAME = 0.15  # relative distance of two Γ that count as one, entries in units of √(σ_d σ_e)
 KEPT = 8  # distinct minima that are worth a finer cloud
 TIE = 0.01  # relative gap of energies that a coarse cloud cannot be trusted with
 NEAR = 0.05  # relative gap of energies within which left and right may decide
@@ -104,6 +104,13 @@ def reach(x: Tensor, y: Tensor, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
     return sx, sy
 
 
+def grain(problem: CntProblem) -> Tensor:
+    """√(σ_d σ_e), to compare Γ by: as it is, a long axis hides the others; in correlations, noise counts as much.  (D, E)"""
+    sx, sy = reach(problem.x, problem.y, problem.a, problem.b)
+    unit = (sx[:, None] * sy).sqrt()
+    return unit.clamp(min=1e-6 * float(unit.max()))
+
+
 def sign_flips(sx: Tensor, sy: Tensor, axes: int = FLIPPED) -> Tensor:
     """Γ = 0, and the matrices that correlate the leading axes of both clouds with every choice of signs.  (S, D, E)"""
     axes = min(axes, len(sx), len(sy))
@@ -168,19 +175,34 @@ def descend(
     options = Loop(Sinkhorn(steps, tol=5e-3), adaptive=False, max_iter=3, tol=1e-3 * tol)
     f, g = (w.new_zeros(len(gamma), len(w)) for w in (problem.a, problem.b))
     count = gamma.new_ones(len(gamma)) if count is None else count
-    energy, replay = torch.full_like(count, torch.inf), Replay()
+    energy, replay, unit = torch.full_like(count, torch.inf), Replay(), grain(problem)
     for _ in range(rounds):
-        end = alternate(problem, gamma, Potentials(f, g), options, replay=replay)
-        settled = (energy - end.energy).abs() <= tol
-        found = end.energy.nan_to_num(nan=torch.inf)
-        pick, count = distinct(end.gamma, found, count)
+        last = energy
+        gamma, energy, f, g = _advance(problem, gamma, f, g, options, replay)
+        settled = (last - energy).abs() <= tol
+        energy = energy.nan_to_num(nan=torch.inf)
+        pick, count = distinct(gamma / unit, energy, count)
         if keep is not None:
             most = max(keep, 2 * len(pick) // 3)
             pick, count = pick[:most], count[:most]
-        gamma, energy, f, g = (z[pick] for z in (end.gamma, found, end.duals.f, end.duals.g))
+        gamma, energy, f, g = (z[pick] for z in (gamma, energy, f, g))
         if bool(settled[pick].all()):
             break
     return Minima(gamma, energy, f, g, count)
+
+
+def _advance(
+    problem: CntProblem, gamma: Tensor, f: Tensor, g: Tensor, options: Loop, replay: Replay
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Γ, energies and potentials after `options.max_iter` outer steps of a batch; on a GPU, small clouds take one launch."""
+    clouds = problem.x, problem.y, (problem.x_norms, problem.y_norms), (problem.log_a, problem.log_b)
+    budget = options.max_iter, options.sinkhorn.steps, options.sinkhorn.tol or 0.0
+    found = small_descents(*clouds, gamma, g, problem.eps, *budget)
+    if found is None:
+        end = alternate(problem, gamma, Potentials(f, g), options, replay=replay)
+        return end.gamma, end.energy, end.duals.f, end.duals.g
+    energy, _ = problem.energy(found.gamma, found.new, transport_value(problem, Potentials(found.f, found.g), found.rows))
+    return found.gamma, energy, found.f, found.g
 
 
 def merge(gamma: Tensor, energy: Tensor, same: float = SAME) -> Tensor:
@@ -209,6 +231,17 @@ def distinct(gamma: Tensor, energy: Tensor, count: Tensor) -> tuple[Tensor, Tens
     return kept, torch.zeros_like(count).index_add_(0, owner, count)[kept]
 
 
+def coarse_minima(problem: CntProblem, tol: float, seed: int, search: Search) -> tuple[Tensor, Tensor]:
+    """Lines 1 to 3: distinct Γ on coarse clouds, the lowest first, and how many starts each stands for.  (K, D, E), (K,)"""
+    coarse = problem.coarser(COARSE, COARSE)
+    spread = reach(coarse.x, coarse.y, coarse.a, coarse.b)
+    first = descend(coarse, torch.cat([sign_flips(*spread), random_starts(*spread, search.starts, seed)]), tol, keep=12)
+    again = descend(coarse, hops(first.gamma[:RIVALS]), tol, keep=12)
+    gamma, energy, count = (torch.cat(z) for z in zip(*((m.gamma, m.energy, m.count) for m in (first, again)), strict=True))
+    pick, count = distinct(gamma / grain(coarse), energy, count)
+    return gamma[pick], count
+
+
 Hand = Callable[[CntProblem, Tensor, Potentials], float]
 
 
@@ -219,15 +252,9 @@ def best_start(
 
     hand: of a match on coarse clouds, > 0 where it keeps left and right; it decides among minima that are nearly equal.
     """
-    search, tol = search or Search(), 10 * loop.tol
-    coarse = problem.coarser(COARSE, COARSE)
-    spread = reach(coarse.x, coarse.y, coarse.a, coarse.b)
-    first = descend(coarse, torch.cat([sign_flips(*spread), random_starts(*spread, search.starts, seed)]), tol, keep=12)
-    again = descend(coarse, hops(first.gamma[:RIVALS]), tol, keep=12)
-    gamma, energy, count = (torch.cat(z) for z in zip(*((m.gamma, m.energy, m.count) for m in (first, again)), strict=True))
-    pick, count = distinct(gamma, energy, count)
+    gamma, count = coarse_minima(problem, 10 * loop.tol, seed, search or Search())
     finer = problem.coarser(FINER, FINER)
-    minima = descend(finer, gamma[pick[:KEPT]], loop.tol, count=count[:KEPT], steps=51)
+    minima = descend(finer, gamma[:KEPT], loop.tol, count=count[:KEPT], steps=51)
     if hand is not None:
         minima = minima.take(_keep_hand(finer, minima, hand))
     rivals = KEPT if len(problem.a) <= FINER and len(problem.b) <= FINER else RIVALS
