@@ -111,7 +111,7 @@ def test_what_does_not_fit_is_predicted(made):
     assert large["Entropic-GW"].startswith("Mem. (")
     assert large["CNT-GW"].endswith("GiB)")
     small = dict(zip(rows[0], next(row for row in rows if row[2] == "30"), strict=True))
-    assert re.fullmatch(r"\d+\.\d s, 0\.\d{4}", small["gromap's default"])
+    assert re.fullmatch(r"\d+\.\d\d? s, 0\.\d{5} \(\de-\d\d\)", small["gromap's default"])
 
 
 def test_absent_shapes_are_named_once(made):

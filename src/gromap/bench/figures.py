@@ -71,7 +71,7 @@ def run_times(records: Records) -> Figure:
     left, right = figure.subplots(1, 2)
     human = {key[1:]: r for key, r in records.items() if key[0] == "human" and "seconds" in r}
     for solver in sorted({key[1] for key in human}, key=ORDER.index):
-        runs = sorted((int(key[0]), r["seconds"], r["exact"] or r["value"]) for key, r in human.items() if key[1] == solver)
+        runs = sorted((int(key[0]), r["seconds"], r["energy"]) for key, r in human.items() if key[1] == solver)
         n, seconds, values = zip(*runs, strict=True)
         left.loglog(n, seconds, "o-", label=solver)
         right.semilogx(n, values, "o-", label=solver)
@@ -79,7 +79,7 @@ def run_times(records: Records) -> Figure:
         _ticks(axis, [int(key[0]) for key in human])
         axis.set_xlabel("points of each cloud")
     left.set_ylabel("seconds, embedding and search included")
-    right.set(ylabel="objective, exact up to 4,000 points", ylim=(0, None))
+    right.set(ylabel="GW_ε at exact marginals", ylim=(0, None))
     figure.legend(*left.get_legend_handles_labels(), loc="outside right upper", fontsize=8)
     return figure
 
