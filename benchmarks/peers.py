@@ -1,14 +1,15 @@
 """Match the man pair with gromap and with the peers that are installed: time, peak memory, loss, matching error.
 
     python benchmarks/peers.py --sizes 1000 2000 --power 0.5
-    python benchmarks/peers.py --geodesic
+    python benchmarks/peers.py --geodesic --even --power 0.5 --epsilon 3e-4
 
-Everyone gets the same clouds of radius 1, the same cost |x - x'|^p and the same temperature, runs alone in a fresh process, on
-the CPU, and is charged for its cost matrices, its embedding, its compilation and the row argmax of its plan; imports are free,
-and so are the points of R^8 that --geodesic gives to everyone in place of the vertices, whose distances follow the surface.
+Everyone gets the same weighted clouds of radius 1, the same cost |x - x'|^p and the same temperature, runs alone in a fresh
+process, on the CPU, and is charged for its cost matrices, its embedding, its compilation and the row argmax of its plan;
+imports are free, and so are the points of R^8 that --geodesic gives to everyone in place of the vertices, whose distances
+follow the surface. torchgw is left out of --even: it is called with equal weights.
 
     L         Σ (cx_ik - cy_jl)² π_ij π_kl in the exact costs, after π is rounded to exact marginals
-    error     mean distance of the matched point to the true one, in % of the diagonal of the target's bounding box
+    error     mean distance of the matched point to the true one, in % of the target's diameter, a straight distance
     marginal  misplaced mass before the rounding, rows plus columns
     peak      growth of the resident set from the end of the imports to the end of the match
 
@@ -70,7 +71,7 @@ def gromap_in(dtype: type) -> Callable[[Pair, float, float], Answer]:
     def run(pair: Pair, epsilon: float, p: float) -> Answer:
         gromap = import_module("gromap")
         clouds = pair.source.astype(dtype), pair.target.astype(dtype)
-        solution = gromap.solve(*clouds, cost=gromap.Power(p), epsilon=epsilon)
+        solution = gromap.solve(*clouds, a=pair.a, b=pair.b, cost=gromap.Power(p), epsilon=epsilon)
         extra = {"status": solution.status.name, "phases": solution.info["seconds"], "outer": len(solution.history["energy"])}
         extra["inner"] = int(solution.history["inner_steps"].sum())
         return Answer(solution.p2p_12, lambda: solution.plan.dense().astype(np.float64), extra)
@@ -86,7 +87,7 @@ def pot_cg(pair: Pair, _: float, p: float) -> Answer:
     """POT's conditional gradient with its defaults: no temperature."""
     ot = import_module("ot")
     cx, cy = costs(pair, p)
-    plan, log = ot.gromov.gromov_wasserstein(cx, cy, loss_fun="square_loss", symmetric=True, log=True)
+    plan, log = ot.gromov.gromov_wasserstein(cx, cy, pair.a, pair.b, loss_fun="square_loss", symmetric=True, log=True)
     return Answer(plan.argmax(1), lambda: plan, {"outer": len(log["loss"])})
 
 
@@ -94,7 +95,9 @@ def pot_entropic(pair: Pair, epsilon: float, p: float) -> Answer:
     """POT's entropic solver with its defaults: its ε means the same as gromap's."""
     ot = import_module("ot")
     cx, cy = costs(pair, p)
-    plan = ot.gromov.entropic_gromov_wasserstein(cx, cy, loss_fun="square_loss", epsilon=epsilon, symmetric=True)
+    plan = ot.gromov.entropic_gromov_wasserstein(
+        cx, cy, pair.a, pair.b, loss_fun="square_loss", epsilon=epsilon, symmetric=True
+    )
     return Answer(plan.argmax(1), lambda: plan, {})
 
 
@@ -105,7 +108,7 @@ def ott_entropic(pair: Pair, epsilon: float, p: float) -> Answer:
     problem = import_module("ott.problems.quadratic.quadratic_problem").QuadraticProblem
     sinkhorn = import_module("ott.solvers.linear.sinkhorn").Sinkhorn
     solver = import_module("ott.solvers.quadratic.gromov_wasserstein").GromovWasserstein
-    prob = problem(*(geometry(jnp.asarray(c)) for c in costs(pair, p)))
+    prob = problem(*(geometry(jnp.asarray(c)) for c in costs(pair, p)), a=jnp.asarray(pair.a), b=jnp.asarray(pair.b))
     begin = time.perf_counter()
     compiled = jax.jit(solver(sinkhorn(), epsilon=epsilon / 2, warm_start=True)).lower(prob).compile()
     seconds = time.perf_counter() - begin
@@ -151,21 +154,21 @@ def work(name: str, n: int, args: argparse.Namespace, answer: Connection) -> Non
     """Run one solver in this fresh process and send its scores; the alarm ends the process."""
     for module in SOLVERS[name].modules:
         import_module(module)
-    pair = man_pair(n, args.seed, args.geodesic)
+    pair = man_pair(n, args.seed, args.geodesic, args.even)
     meter, cpu = Meter.start(CPU), time.process_time()
     signal.alarm(args.timeout)
     match, plan, extra = SOLVERS[name].run(pair, args.epsilon, args.power)
     (seconds, peak), cpu_seconds = meter.read(), time.process_time() - cpu
     signal.alarm(0)
-    pi, (cx, cy), weights = plan(), costs(pair, args.power), np.full(n, 1 / n)
+    pi, (cx, cy), weights = plan(), costs(pair, args.power), (pair.a, pair.b)
     scores = {
         "seconds": seconds,
         "cpu_seconds": cpu_seconds,
         "peak_mb": peak / 1e6,
-        "loss": gw_loss(cx, cy, round_to_marginals(pi, weights, weights)),
+        "loss": gw_loss(cx, cy, round_to_marginals(pi, *weights)),
         "loss_before_rounding": gw_loss(cx, cy, pi),
         "error_percent": 100 * pair.error(match),
-        "marginal_error": marginal_error(pi, weights, weights),
+        "marginal_error": marginal_error(pi, *weights),
     }
     answer.send(scores | extra)
 
@@ -212,6 +215,7 @@ def main() -> None:
     parser.add_argument("--epsilon", type=float, default=1e-3, help="temperature, in gromap's convention")
     parser.add_argument("--power", type=float, default=1.0, help="p of the base cost |x - x'|^p")
     parser.add_argument("--geodesic", action="store_true", help="geodesic distances instead of straight ones")
+    parser.add_argument("--even", action="store_true", help="farthest points with areas as weights instead of random points")
     parser.add_argument("--seed", type=int, default=0, help="of the random subsets")
     parser.add_argument("--authors", type=Path, metavar="FOLDER", help="where authors_adapter.py is, see above")
     add_cores(parser)
@@ -219,19 +223,20 @@ def main() -> None:
     use_cores(args.cores)
     os.environ["CUDA_VISIBLE_DEVICES"] = ""  # for the processes to come
     if args.authors:
-        if args.power != 1 or args.geodesic:
-            parser.error("--authors is for the Euclidean cost: leave out --power and --geodesic")
+        if args.power != 1 or args.geodesic or args.even:
+            parser.error("--authors is for the Euclidean cost and equal weights: leave out --power, --geodesic and --even")
         if not (args.authors / "authors_adapter.py").is_file():
             parser.error(f"there is no authors_adapter.py in {args.authors}: write one with solve(x, y, epsilon) -> plan")
         sys.path.insert(0, str(args.authors.resolve()))  # handed on to the processes to come
-    names = [name for name in args.peers if SOLVERS[name].installed]
+    names = [name for name in args.peers if SOLVERS[name].installed and not (args.even and name == "torchgw")]
     packages = {"numpy", *(SOLVERS[name].package for name in names)}
     machine = describe(CPU) | {
         "versions": {package: version(package) for package in sorted(filter(None, packages))},
         "epsilon": args.epsilon,
         "power": args.power,
         "geodesic": args.geodesic,
-        "floor_percent": {n: 100 * man_pair(n, args.seed).floor for n in args.sizes},
+        "even": args.even,
+        "floor_percent": {n: 100 * man_pair(n, args.seed, args.geodesic, args.even).floor for n in args.sizes},
     }
     print(json.dumps(machine), flush=True)
     records: list[dict[str, Any]] = []
@@ -246,7 +251,7 @@ def main() -> None:
             records.append(record)
     print(f"\n{machine['cores']} cores, epsilon {args.epsilon:g}, cost |x - x'|^{args.power:g}; ratio: time over {REFERENCE}'s")
     print(", ".join(f"{package} {number}" for package, number in machine["versions"].items()))
-    print("not found: " + (", ".join(name for name in args.peers if name not in names) or "none"))
+    print("not run: " + (", ".join(name for name in args.peers if name not in names) or "none"))
     print("lowest possible error: " + ", ".join(f"{e:.2f} % at {n}" for n, e in machine["floor_percent"].items()))
     reference = {r["n"]: r["seconds"] for r in records if r["solver"] == REFERENCE and "seconds" in r}
     print(table([row(record, reference.get(record["n"])) for record in records]))
