@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gromap.engine import LowRank, argmax, split_cells
+from gromap.engine import LowRank, argmax, small_farthest, split_cells
 
 LLOYD = 5e9  # pairs of points and cells up to which k-means improves the cells
 SPREAD = 500  # cells that start from farthest points, which takes a pass over the cloud each
@@ -44,6 +44,18 @@ def farthest_points(gap_to: Callable[[Tensor], Tensor], first: Tensor, k: int) -
     return torch.stack(chosen)
 
 
+def spread_points(x: Tensor, k: int) -> Tensor:
+    """Indices of k points, each the farthest from those before, the first from the origin.  (k,)
+
+    >>> spread_points(torch.tensor([[0.0], [2.0], [-1.5], [1.0]]), 3)
+    tensor([1, 2, 0])
+    """
+    chosen = small_farthest(x, k)
+    if chosen is not None:
+        return chosen
+    return farthest_points(lambda i: (x - x[i]).square().sum(-1), x.square().sum(-1).argmax(), k)
+
+
 def nearest(x: Tensor, centres: Tensor) -> Tensor:
     """The index of the centre next to each point, in Euclidean distance.  (N,)"""
     origin = centres.mean(0)
@@ -65,8 +77,7 @@ def coarsen(x: Tensor, a: Tensor, k: int, iterations: int = 4) -> tuple[Tensor, 
     if k >= len(x):
         return x, a
     if k <= SPREAD:
-        first = x.square().sum(-1).argmax()
-        centres = x[farthest_points(lambda i: (x - x[i]).square().sum(-1), first, k)]
+        centres = x[spread_points(x, k)]
         mass = a
     else:
         size = -(-len(x) // k)

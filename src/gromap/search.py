@@ -264,8 +264,19 @@ def best_start(
     arena = problem if max(len(problem.a), len(problem.b)) <= ARENA else problem.coarser(ARENA, ARENA)
     starts = [(minima.gamma[k], interpolate(finer, minima.gamma[k], minima.duals(k), arena)) for k in range(close)]
     settle = replace(loop, sinkhorn=Sinkhorn(51, tol=2e-3), adaptive=False, max_iter=min(loop.max_iter, 8))
-    best = min((alternate(arena, *start, settle) for start in starts), key=lambda end: float(end.energy))
-    return best.gamma, best.duals if arena is problem else interpolate(arena, best.gamma, best.duals, problem), minima
+    gamma, duals = _lowest(arena, starts, settle)
+    return gamma, duals if arena is problem else interpolate(arena, gamma, duals, problem), minima
+
+
+def _lowest(problem: CntProblem, starts: list[tuple[Tensor, Potentials]], loop: Loop) -> tuple[Tensor, Potentials]:
+    """Where the start ends that ends lowest. They run as one batch, unless tiles may be left out, which batches cannot."""
+    if problem.grid is not None:
+        best = min((alternate(problem, *start, loop) for start in starts), key=lambda end: float(end.energy))
+        return best.gamma, best.duals
+    f, g = (torch.stack(z) for z in zip(*((duals.f, duals.g) for _, duals in starts), strict=True))
+    end = alternate(problem, torch.stack([gamma for gamma, _ in starts]), Potentials(f, g), loop)
+    k = int(end.energy.argmin())
+    return end.gamma[k], Potentials(end.duals.f[k], end.duals.g[k])
 
 
 def _keep_hand(problem: CntProblem, minima: Minima, hand: Hand) -> list[int]:

@@ -15,7 +15,7 @@ import torch
 
 from gromap.bench import curves, figures, paper, plans
 from gromap.bench.jobs import Job, keep, keep_all, read
-from gromap.bench.settings import OTHERS, QUICK, SOLVERS, Row
+from gromap.bench.settings import FULL, OTHERS, QUICK, SOLVERS, Row
 from gromap.bench.tables import curve_table, match_table
 from gromap.cli import main
 from gromap.mesh import Mesh
@@ -126,7 +126,7 @@ def test_a_second_run_computes_nothing_and_a_removed_file_comes_back(made, tmp_p
     out, folder = tmp_path, tmp_path / "raw" / "quick"
     shutil.copytree(made[0] / "raw" / "quick" / "others", folder / "others")
     assert run(out, "others")["runs"] == 0
-    lost = next((folder / "others").glob("*LowRank-GW*rank 10*"))
+    lost = next((folder / "others").glob("*LowRank-GW*rank-10*"))
     kept = {path: path.stat().st_mtime_ns for path in folder.glob("*/*.json") if path != lost}
     before = json.loads(lost.read_text(encoding="utf-8"))
     lost.unlink()
@@ -189,3 +189,11 @@ def test_drawing_says_what_to_install(monkeypatch, tmp_path, capsys):
     assert main(["bench", "paper", "--out", str(tmp_path), "--only", "oscillation"]) == 2
     assert "pip install 'gromap[plot]'" in capsys.readouterr().err
     assert not (tmp_path / "raw").exists()
+
+
+def test_every_job_has_a_file_of_its_own_with_a_plain_name(tmp_path):
+    for sizes in (QUICK, FULL):
+        jobs = [job for e in paper.EXPERIMENTS.values() for job in e(sizes, torch.device("cpu"))]
+        paths = [job.path(tmp_path) for job in jobs]
+        assert len(set(paths)) == len(jobs)
+        assert all(re.fullmatch(r"[\w.-]+", path.name, re.ASCII) for path in paths)

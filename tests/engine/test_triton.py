@@ -15,6 +15,7 @@ from gromap.costs import Exponential, Gaussian, Power
 from gromap.engine import tiles, truncation
 from gromap.engine import triton as fused
 from gromap.engine.score import Near
+from gromap.measure import farthest_points
 from tests.engine.test_tiles import make
 
 pytestmark = pytest.mark.gpu  # `make test-gpu` runs these too
@@ -103,3 +104,10 @@ def test_cost_apply(cost, dims):
     got = fused.cost_apply(*cost.radial, x.to(DEVICE), y.to(DEVICE), w.double().to(DEVICE)).cpu()
     want = cost(x.double(), y.double()) @ w.double()
     torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-5 * float(cost(x, y).max()) * 10)
+
+
+@pytest.mark.parametrize(("n", "d", "k"), [(5, 1, 3), (300, 3, 40), (700, 21, 9)])
+def test_farthest_points_are_those_of_the_loop(n, d, k):
+    x = torch.randn(n, d, generator=torch.Generator().manual_seed(n))
+    want = farthest_points(lambda i: (x - x[i]).square().sum(-1), x.square().sum(-1).argmax(), k)
+    assert fused.farthest(x.to(DEVICE), k).tolist() == want.tolist()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -25,8 +26,8 @@ class Job:
 
     def path(self, folder: Path) -> Path:
         """Its file, under a name that every system takes."""
-        name = self.key.replace("/", " ~ ").replace("|", "").replace("'", "").replace("²", "2").replace("½", "0.5")
-        return folder / self.experiment / f"{name}.json"
+        plain = self.key.replace("/", "__").replace("²", "2").replace("½", "0.5").replace("σ", "s")
+        return folder / self.experiment / (re.sub(r"[^A-Za-z0-9_.-]+", "-", plain) + ".json")
 
 
 def keep(job: Job, folder: Path) -> bool:

@@ -15,7 +15,7 @@ import gromap
 from gromap import _check
 from gromap.cli import folder, inputs
 from gromap.cli.show import Show
-from gromap.measure import farthest_points, nearest
+from gromap.measure import nearest, spread_points
 from gromap.mesh import Mesh, write_mesh
 from gromap.mesh.clean import sample
 from gromap.mesh.poisson import normals_at, poisson_surface, require_pymeshlab
@@ -141,8 +141,7 @@ def spread(mesh: Mesh, n: int, seed: int) -> np.ndarray:
     if not len(mesh.faces):
         return sample(mesh, min(n, len(mesh.vertices)), seed).points
     drawn = torch.from_numpy(sample(mesh, DENSE * n, seed).points)
-    first = (drawn - drawn.mean(0)).square().sum(1).argmax()
-    return drawn[farthest_points(lambda i: (drawn - drawn[i]).square().sum(1), first, n)].numpy()
+    return drawn[spread_points(drawn - drawn.mean(0), n)].numpy()
 
 
 def _surface(flow: gromap.Flow, middle: np.ndarray, sides: np.ndarray | None, place: Path) -> Mesh:

@@ -48,11 +48,14 @@ __all__ = [
     "lse",
     "once",
     "small_descents",
+    "small_farthest",
     "split_cells",
     "sums",
     "topk",
     "whole",
 ]
+
+ALONE = 10_000  # points that one program on a GPU walks over faster than many can be launched
 
 
 def engine_name(score: Score) -> str:
@@ -68,6 +71,15 @@ def cost_apply(cost: Callable[[Tensor, Tensor], Tensor], x: Tensor, y: Tensor, w
 
         return fused.cost_apply(radial[0], radial[1], x, y, w)
     return tiles.cost_apply(cost, x, y, w)
+
+
+def small_farthest(x: Tensor, k: int) -> Tensor | None:
+    """Indices of k points, each the farthest from those before, the first from the origin; None without such a kernel."""
+    if not fused_for(x) or len(x) > ALONE:
+        return None
+    from gromap.engine import triton as fused
+
+    return fused.farthest(x, k)
 
 
 def small_descents(x: Tensor, y: Tensor, *problem: Any) -> Any:

@@ -1,4 +1,4 @@
-# pyright: reportCallIssue=false, reportArgumentType=false, reportOptionalMemberAccess=false, reportIndexIssue=false, reportGeneralTypeIssues=false
+# pyright: reportCallIssue=false, reportArgumentType=false, reportOptionalMemberAccess=false, reportIndexIssue=false, reportGeneralTypeIssues=false, reportOperatorIssue=false
 """The streaming kernels behind triton.py, which says what they compute and how.
 
 All take the features Q, K of both sides, biases U, V in nats, lists of tiles (STARTS, ITEMS; none if OWN = 0), the counts n, m,
@@ -212,3 +212,26 @@ def cost_kernel(
         total += tl.dot(c, w, input_precision="tf32x3")
     out = OUT + rows[:, None].to(tl.int64) * columns + e[None, :]
     tl.store(out, total, mask=rows_in[:, None] & (e < columns)[None, :])
+
+
+@triton.jit(do_not_specialize=["n", "k", "dims"])
+def farthest_kernel(X, NEAREST, CHOSEN, n, k, dims, width: tl.constexpr, BM: tl.constexpr):
+    """k points, each the farthest from those before, the first from the origin: one program, which waits for no launches."""
+    d = tl.arange(0, width)
+    centre = tl.zeros([width], tl.float32)
+    for t in range(k):
+        best, chosen = -1.0, 0
+        for first in range(0, n, BM):
+            rows = first + tl.arange(0, BM)
+            rows_in = rows < n
+            x = tl.load(X + rows[:, None] * dims + d[None, :], mask=rows_in[:, None] & (d < dims)[None, :], other=0.0)
+            gap = tl.sum((x - centre[None, :]) * (x - centre[None, :]), 1)
+            old = tl.load(NEAREST + rows, mask=rows_in & (t > 1), other=float("inf"))
+            near = tl.where(rows_in, tl.minimum(gap, old), -1.0)
+            tl.store(NEAREST + rows, near, mask=rows_in)
+            here, index = tl.max(near, 0), tl.argmax(near, 0)
+            chosen = tl.where(here > best, first + index, chosen)
+            best = tl.maximum(best, here)
+        tl.store(CHOSEN + t, chosen)
+        centre = tl.load(X + chosen * dims + d, mask=d < dims, other=0.0)
+        tl.debug_barrier()

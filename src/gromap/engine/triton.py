@@ -31,6 +31,7 @@ LOG2E = math.log2(math.e)
 PROGRAMS = 132 * 64  # enough to fill a card evenly
 CHUNK = 64  # features of one tensor-core product: 21 of them, split in three, fill it
 HALF_MAX = 6e4  # the range of fp16
+CORNER = 8192  # numbers that one program reads at once
 
 
 def split(x: Tensor, left: bool) -> Tensor:
@@ -233,3 +234,14 @@ def cost_apply(kind: str, parameter: float, x: Tensor, y: Tensor, w: Tensor) -> 
         sizes = len(x), len(y), x.shape[1], columns
         _launch(kernels.cost_kernel, grid, Blocks(64, 64, 4, 2), *operands, *sizes, scale, float(parameter), kind, 64, 64, BW)
     return out.to(w.dtype)
+
+
+def farthest(x: Tensor, k: int) -> Tensor:
+    """Indices of k points, each the farthest from those before, the first from the origin.  (k,)"""
+    nearest, chosen = torch.empty(len(x), device=x.device), torch.empty(k, dtype=torch.long, device=x.device)
+    with torch.cuda.device_of(x):
+        width = triton.next_power_of_2(max(4, x.shape[1]))
+        blocks = Blocks(max(16, CORNER // width), 1, 8, 1)
+        sizes = len(x), k, x.shape[1], width, blocks.rows
+        _launch(kernels.farthest_kernel, (1,), blocks, x.contiguous(), nearest, chosen, *sizes)
+    return chosen
