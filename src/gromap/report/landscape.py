@@ -33,6 +33,7 @@ def landscape_figure(land: Land, resolution: int, pictures: int) -> Figure:
     """Minima as discs whose area is their share of the starts, numbered by energy; pictures of the lowest above and below."""
     require_matplotlib()
     from matplotlib.figure import Figure
+    from matplotlib.patheffects import withStroke
 
     plane = land.plane(resolution)
     shown = _pictures(land, min(pictures, len(land)))
@@ -41,14 +42,24 @@ def landscape_figure(land: Land, resolution: int, pictures: int) -> Figure:
     height, lines = relief(plane.values, float(land.energies[0]))
     axes.contourf(plane.s, plane.t, height, levels=lines, cmap="Blues_r", extend="both", alpha=0.75)
     axes.contour(plane.s, plane.t, height, levels=lines, colors="#335577", linewidths=0.6)
-    area = 40 + 2600 * land.basins
-    axes.scatter(*plane.minima.T, s=area, c="#d1495b", alpha=0.85, edgecolors="white", linewidths=1.2, zorder=3)
+    large = (-land.basins).argsort()  # first, so that small ones lie on top
+    axes.scatter(
+        *plane.minima[large].T,
+        s=40 + 2600 * land.basins[large],
+        c="#d1495b",
+        alpha=0.85,
+        edgecolors="white",
+        linewidths=1.2,
+        zorder=3,
+    )
     for k in range(len(land) - 1, -1, -1):
         s, t = plane.minima[k]
         inside = land.basins[k] > 0.03
         shift, colour = ((0, 0), "white") if inside else ((9, 0), "#7a1f2c")
         style = {"fontsize": 10 if inside else 8, "color": colour, "weight": "bold", "zorder": 4}
-        axes.annotate(str(k + 1), (s, t), shift, textcoords="offset points", ha="center", va="center", **style)
+        label = axes.annotate(str(k + 1), (s, t), shift, textcoords="offset points", ha="center", va="center", **style)
+        if not inside:  # it may lie on a larger one
+            label.set_path_effects([withStroke(linewidth=2, foreground="white")])
     axes.set(xticks=[], yticks=[], aspect="equal" if not shown else "auto")
     axes.set_xlabel("first principal axis of the minima, in the space of linear maps", fontsize=11)
     axes.set_ylabel("second axis", fontsize=11)
