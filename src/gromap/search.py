@@ -108,7 +108,7 @@ def grain(problem: CntProblem) -> Tensor:
     """√(σ_d σ_e), to compare Γ by: as it is, a long axis hides the others; in correlations, noise counts as much.  (D, E)"""
     sx, sy = reach(problem.x, problem.y, problem.a, problem.b)
     unit = (sx[:, None] * sy).sqrt()
-    return unit.clamp(min=1e-6 * float(unit.max()))
+    return unit.clamp(min=max(1e-6 * float(unit.max()), 1e-30))  # all points may be one
 
 
 def sign_flips(sx: Tensor, sy: Tensor, axes: int = FLIPPED) -> Tensor:
