@@ -18,7 +18,7 @@ METHODS = ["cnt", "kernel"]
 def test_a_rotated_permuted_noisy_copy_of_a_real_shape_is_recovered(dtype):
     rng = np.random.default_rng(0)
     x = humans().target.vertices  # running: no mirror symmetry to confuse
-    x = x[rng.permutation(len(x))[:1200]].astype(dtype)
+    x = x[rng.permutation(len(x))[: 1200 if dtype == "float32" else 600]].astype(dtype)
     diameter = np.linalg.norm(np.ptp(x, axis=0))
     order = rng.permutation(len(x))
     y = ((x + 0.001 * diameter * rng.normal(size=x.shape)) @ rotation(3))[order].astype(dtype) + 3
@@ -71,7 +71,7 @@ def test_invariances(method, pair):
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("epsilon", [1.0, 1e-1, 1e-2, 1e-3, 1e-4, 1e-5])
 def test_any_temperature_in_float32_is_finite_and_honest(method, epsilon):
-    (x, a), (y, b) = cloud(120, 3, 0, "float32"), cloud(90, 2, 1, "float32")
+    (x, a), (y, b) = cloud(70, 3, 0, "float32"), cloud(50, 2, 1, "float32")
     sol = solve(x, y, a, b, epsilon=epsilon, method=method, max_iter=15)
     assert np.isfinite([sol.value, sol.value_gw, sol.plan.marginal_error]).all()
     assert all(np.isfinite(z).all() for z in (*sol.potentials, sol.gamma, sol.push(x), sol.pull(y), sol.history["energy"]))

@@ -154,14 +154,14 @@ def test_values_are_those_of_the_returned_plan(method, cost, pair):
 
 def test_isometric_copies_have_no_debiased_distance(pair):
     """Thm. cnt_sgw_properties: GW_ε(α, β) - ½ GW_ε(α, α) - ½ GW_ε(β, β) >= 0, and = 0 for isometric copies."""
-    x, y, a, b = pair
+    x, y, a, b = (z[:30] for z in pair)
     from tests.conftest import rotation
 
-    method = CntGW(Loop(sinkhorn=Sinkhorn(300, tol=1e-10), max_steps=300, adaptive=False, max_iter=40, tol=1e-11))
+    method = CntGW(Loop(sinkhorn=Sinkhorn(300, tol=1e-10), max_steps=300, adaptive=False, max_iter=12, tol=1e-11))
 
     def gw(p, q, u, v):
         sx, sy = Space(p, u, dim=len(p)), Space(q, v, dim=len(q))
-        init = sx.features.T @ (sx.weights[:, None] * sx.features) if len(p) == len(q) else "auto"
+        init = sx.features.T @ (sx.weights[:, None] * sx.features) if len(p) == len(q) else "zero"
         return solve(sx, sy, epsilon=0.05, scale=None, method=method, init=init).value
 
     same = gw(x, x, a, a)

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from gromap import CntGW, Loop, Multiscale, Sinkhorn, solve
+from gromap import CntGW, Loop, Multiscale, Sinkhorn, Solution, solve
 from gromap.datasets import humans
 from gromap.measure import coarsen
 from tests.conftest import cloud
@@ -21,12 +22,17 @@ def test_coarsening_keeps_mass_and_mean(k):
     torch.testing.assert_close(mass @ centres, a @ x)
 
 
+@cache
+def two_humans() -> tuple[np.ndarray, np.ndarray, Solution]:
+    """Points of both, and the solution over all of them."""
+    pair, rng = humans(), np.random.default_rng(0)
+    x, y = (m.vertices[rng.permutation(len(m.vertices))[:n]] for m, n in ((pair.source, 1500), (pair.target, 1300)))
+    return x, y, solve(x, y, method="cnt")
+
+
 @pytest.mark.parametrize("options", [{"levels": 2}, {"levels": 3, "ratio": 0.3}, {"coarsest": 100}, {"levels": 1}])
 def test_multiscale_reaches_the_energy_of_cnt(options):
-    pair = humans()
-    rng = np.random.default_rng(0)
-    x, y = (m.vertices[rng.permutation(len(m.vertices))[:n]] for m, n in ((pair.source, 1500), (pair.target, 1300)))
-    direct = solve(x, y, method="cnt")
+    x, y, direct = two_humans()
     pyramid = solve(x, y, method=Multiscale(**options))
     assert pyramid.converged
     assert pyramid.history["energy"][-1] <= direct.history["energy"][-1] * 1.001
