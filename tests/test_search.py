@@ -80,7 +80,7 @@ def test_hops_flip_singular_directions():
 def test_auto_finds_the_best_of_many_random_starts(people):
     x, y, *_ = people
     auto = solve(x, y, epsilon=2e-3)
-    land = landscape(x, y, starts=100, epsilon=2e-3, points=200)
+    land = landscape(x, y, starts=60, epsilon=2e-3, points=150)
     best = min(sol.history["energy"][-1] for sol in land.refine(3, method="cnt"))
     assert auto.history["energy"][-1] <= 1.001 * best
     assert "minima" in repr(auto)
@@ -200,7 +200,7 @@ def test_landscape_figure(tmp_path):
 
 
 def test_a_sphere_has_a_continuum_of_minima():
-    x = np.random.default_rng(0).normal(size=(150, 3))
+    x = np.random.default_rng(0).normal(size=(100, 3))
     x /= np.linalg.norm(x, axis=1, keepdims=True)
     land = landscape(x, x[::-1].copy(), starts=50, epsilon=0.02)
     assert land.continuous

@@ -83,7 +83,7 @@ def test_any_temperature_in_float32_is_finite_and_honest(method, epsilon):
 
 def test_auto_start_is_no_worse_than_zero():
     pair = humans()
-    x, y = pair.source.vertices[:500], pair.target.vertices[:450]
+    x, y = pair.source.vertices[:250], pair.target.vertices[:220]
     auto, zero = solve(x, y), solve(x, y, init="zero")
     assert auto.value <= zero.value * 1.01
     assert len(auto.history["minima"]) == auto.info["minima"] >= 1
