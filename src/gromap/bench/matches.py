@@ -17,17 +17,19 @@ from gromap.bench.scores import exact_objective
 from gromap.bench.settings import DEFAULT, DIM, EPSILON, SOLVERS, TABLE, Row, Sizes, paper_loop
 from gromap.bench.shapes import surface_pair
 
+LIMIT = 60.0  # seconds after which a match takes no further step
+
 
 def matches(sizes: Sizes, device: torch.device) -> Iterator[Job]:
     """Table benchmark, and Fig. benchmark: time and objective of whole matches, and of `gromap.solve` with its defaults."""
     for row in sizes.rows:
         for label, factory in TABLE.items():
-            yield _match(row, label, factory(paper_loop(label, sizes.whole)), "zero", sizes.limit, device)
-        yield _match(row, DEFAULT, "auto", "auto", sizes.limit, device)
+            yield _match(row, label, factory(paper_loop(label, sizes.whole)), "zero", device)
+        yield _match(row, DEFAULT, "auto", "auto", device)
 
 
-def _match(row: Row, label: str, method: Any, init: str, limit: float, device: torch.device) -> Job:
-    return Job("matches", f"{row.pair}/{row.points}/{label}", lambda: match(row, method, init, limit, device))
+def _match(row: Row, label: str, method: Any, init: str, device: torch.device) -> Job:
+    return Job("matches", f"{row.pair}/{row.points}/{label}", lambda: match(row, method, init, device))
 
 
 @dataclass(frozen=True)
@@ -43,11 +45,8 @@ class Extent:
         return self.points
 
 
-def match(row: Row, method: Any, init: str, limit: float, device: torch.device) -> dict[str, Any]:
-    """Time, objective and memory of one match; the memory alone where it would not fit, or is not to be run.
-
-    limit: seconds after which no further step is taken.
-    """
+def match(row: Row, method: Any, init: str, device: torch.device) -> dict[str, Any]:
+    """Time, objective and memory of one match; the memory alone where it would not fit, or is not to be run."""
     record: dict[str, Any] = {"geodesic": row.geodesic, "run": row.run}
     extent: Any = Extent(row.points, torch.float32, device)
     needed = (gromap.CntGW() if method == "auto" else method).memory(extent, extent)
@@ -63,7 +62,7 @@ def match(row: Row, method: Any, init: str, limit: float, device: torch.device) 
     try:
         if device.type == "cuda":
             solve(lambda _: True)  # one step, which compiles
-        x, y, sol = solve(lambda step: step.seconds > limit)
+        x, y, sol = solve(lambda step: step.seconds > LIMIT)
     except MemoryError:  # a prediction can be short where it is close
         return record | {"fits": False}
     stages = sol.info["seconds"]

@@ -74,7 +74,6 @@ class Sizes:
     most: int  # Sinkhorn steps at most where their number is not fixed
     outer: int  # steps at most
     whole: int  # outer steps of whole matches, at most
-    limit: float  # seconds after which a whole match takes no further step
     rows: tuple[Row, ...]
     dims: tuple[int, ...]
     dim_points: int
@@ -96,7 +95,6 @@ QUICK = Sizes(
     most=200,
     outer=30,
     whole=100,
-    limit=60.0,
     rows=(
         *(Row("human", n) for n in (150, 300, 600)),
         *(Row(pair, 300) for pair in dict.fromkeys(shape.pair for shape in SHAPES)),
@@ -121,7 +119,6 @@ FULL = Sizes(
     most=1000,
     outer=100,
     whole=100,
-    limit=60.0,
     rows=(
         *(Row("human", n) for n in (1000, 2000, 4000, 10_000, 25_000, 60_000, 100_000)),
         *(Row(*shape) for shape in SHAPES),
