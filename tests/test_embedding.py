@@ -49,6 +49,21 @@ def test_nystrom_refines_towards_the_exact_spectrum(choice, monkeypatch):
     assert errors[3] < 1e-3
 
 
+def test_landmarks_do_not_follow_the_draw_of_the_points():
+    t = torch.rand(3000, generator=torch.Generator().manual_seed(0), dtype=torch.float64)  # the seed of the landmarks, too
+    x = torch.stack([torch.cos(5 * t), torch.sin(5 * t)], 1)
+    exact, near = (Space(x, dim=5, embedding=e).spectrum for e in (KernelPCA(), Nystrom(100, refine=0)))
+    torch.testing.assert_close(near, exact, rtol=0.2, atol=0.02 * float(exact[0]))
+
+
+def test_sweeps_go_on_where_landmarks_were_a_bad_choice():
+    x, a = cloud(600, 3, 2)
+    space = Space(x, a, dim=10, embedding=Nystrom(11, refine=1))
+    assert space.embedding.residual <= 1e-2
+    exact = Space(x, a, dim=10, embedding=KernelPCA()).spectrum
+    np.testing.assert_allclose(space.spectrum, exact, atol=1e-3 * exact[0])
+
+
 def test_weights_enter_the_pca_and_splitting_a_point_changes_nothing():
     x, a = cloud(40, 3, 3)
     space = Space(x, a, dim=8)

@@ -23,11 +23,12 @@ from torch import Tensor
 
 from gromap.costs import Cost, Power
 from gromap.engine import cost_apply
-from gromap.measure import Measure, farthest_points, nearest
+from gromap.measure import Measure, farthest_points, nearest, own_generator
 
 DENSE = 4096  # up to this size the cost matrix is kept (128 MiB in float64)
 SMALL = 512  # up to this size the eigenvectors are computed directly
 OVERSAMPLING = 8
+ROUGH = 1e-2  # residual of eigenvectors that a sweep should have mended: landmarks gave no start for it
 CUTOFF = 1e-13  # eigenvalues below this share of the largest are rounding errors: their features are zero
 
 
@@ -41,9 +42,10 @@ class KernelPCA:
 
 @dataclass(frozen=True)
 class Nystrom:
-    """Kernel PCA of some landmarks, extended to all points, then refined by `refine` exact sweeps over all pairs.
+    """Kernel PCA of some landmarks, extended to all points, then refined by `refine` exact sweeps over all pairs, or more.
 
-    `choice`: "random" draws landmarks by weight, "farthest" spreads them. With `refine=0` the cost is linear in N.
+    `choice`: "random" draws landmarks by weight, "farthest" spreads them. With `refine=0` the cost is linear in N; else sweeps
+    go on where landmarks were so bad a choice that residuals are above 1 % of the top eigenvalue.
     """
 
     landmarks: int = 2000
@@ -96,7 +98,7 @@ def negative_mass(cost: Cost, measure: Measure, sample: int = 512, seed: int = 0
     """The share of negative eigenvalues in Σ|θ|, zero for a CNT cost; on at most `sample` points."""
     support = measure.support
     if len(support) > sample:
-        generator = torch.Generator().manual_seed(seed)
+        generator = own_generator(seed)
         support = support[torch.randperm(len(support), generator=generator)[:sample].to(support.device)]
     a = measure.weights[support].double()
     theta = torch.linalg.eigvalsh(_Kernel(cost, measure.points[support], a / a.sum()).matrix())
@@ -116,7 +118,7 @@ def signed_factors(cost: Cost, measure: Measure, dim: int, seed: int = 0) -> Fac
     """The best symmetric approximation of rank `dim` to the cost, in the metric of the weights; no need for it to be CNT."""
     a = measure.weights.double()
     kernel = _Kernel(cost, measure.points, a, centred=False)
-    theta, _, image, _ = _eigenpairs(kernel, dim, KernelPCA(tol=1e-6), torch.Generator().manual_seed(seed))
+    theta, _, image, _ = _eigenpairs(kernel, dim, KernelPCA(tol=1e-6), own_generator(seed))
     kept = theta.abs() > CUTOFF * len(a) * theta.abs().max()
     values = image * torch.where(kept, theta.abs().clamp(min=1e-300).rsqrt(), 0.0)
     total = 0.25 * float(a @ cost_apply(lambda x, y: cost(x, y).square(), measure.points, measure.points, a[:, None])[:, 0])
@@ -199,7 +201,7 @@ def kernel_matrix(costs: Tensor, a: Tensor) -> Tensor:
 
 def _kernel_pca(cost: Cost, measure: Measure, dim: int, method: Method, seed: int) -> Embedding:
     kernel = _Kernel(cost, measure.points, measure.weights.double())
-    generator = torch.Generator().manual_seed(seed)
+    generator = own_generator(seed)
     if isinstance(method, KernelPCA) or _is_small(len(measure), dim):
         exact = method if isinstance(method, KernelPCA) else KernelPCA()
         return _finish(kernel, *_eigenpairs(kernel, dim, exact, generator))
@@ -207,7 +209,7 @@ def _kernel_pca(cost: Cost, measure: Measure, dim: int, method: Method, seed: in
     if method.refine == 0:
         return _truncate(_recentre(start, measure), dim)
     guess = kernel.root[:, None] * start.project(measure.points)
-    return _finish(kernel, *_krylov(kernel, guess, dim, tol=0.0, max_sweeps=method.refine))
+    return _finish(kernel, *_krylov(kernel, guess, dim, ROUGH, KernelPCA.max_sweeps, method.refine))
 
 
 def _is_small(n: int, dim: int) -> bool:
@@ -227,7 +229,7 @@ def _eigenpairs(kernel: _Kernel, dim: int, method: KernelPCA, generator: torch.G
     return _krylov(kernel, guess, dim, method.tol, method.max_sweeps)
 
 
-def _krylov(kernel: _Kernel, guess: Tensor, dim: int, tol: float, max_sweeps: int) -> Eigenpairs:
+def _krylov(kernel: _Kernel, guess: Tensor, dim: int, tol: float, max_sweeps: int, least: int = 1) -> Eigenpairs:
     """Rayleigh-Ritz in the block Krylov space span{Q, AQ, A²Q, ...}; one sweep over all pairs per block."""
     root = kernel.root[:, None]
     block = _orthonormal(guess - root * (kernel.root @ guess) if kernel.centred else guess)
@@ -235,7 +237,7 @@ def _krylov(kernel: _Kernel, guess: Tensor, dim: int, tol: float, max_sweeps: in
     for sweep in range(max_sweeps):
         theta, ritz = kernel.leading(_symmetric(basis.mT @ (root * image)), dim)
         residual = float(((root * image) @ ritz - basis @ ritz * theta).norm(dim=0).max() / theta.abs().max().clamp(min=1e-300))
-        if residual <= tol or sweep == max_sweeps - 1 or basis.shape[1] + block.shape[1] > len(basis):
+        if (residual <= tol and sweep >= least - 1) or sweep == max_sweeps - 1 or basis.shape[1] + block.shape[1] > len(basis):
             break
         block = root * image[:, -block.shape[1] :]
         for _ in range(2):  # twice is enough
@@ -285,7 +287,8 @@ def _landmark_embedding(cost: Cost, measure: Measure, dim: int, method: Nystrom,
         owner = torch.cat([cost(piece, landmarks).argmin(1) for piece in points.split(rows)])
     mass = torch.zeros(count, dtype=a.dtype, device=a.device).index_add_(0, owner, a)
     full = mass > 0
-    return _kernel_pca(cost, Measure(landmarks[full], mass[full]), min(dim, int(full.sum())), KernelPCA(), seed=0)
+    exact = KernelPCA(tol=1e-9 if method.refine == 0 else 1e-5)  # beyond this a sweep over all pairs sees no difference
+    return _kernel_pca(cost, Measure(landmarks[full], mass[full]), min(dim, int(full.sum())), exact, seed=0)
 
 
 def _recentre(coarse: Embedding, measure: Measure) -> Embedding:

@@ -22,7 +22,7 @@ from torch import Tensor
 from gromap import _check
 from gromap.costs import Indexed
 from gromap.losses import AXES, GromovLoss, Smooth
-from gromap.measure import nearest
+from gromap.measure import nearest, own_generator
 from gromap.mesh import Mesh
 from gromap.mesh.poisson import poisson_surface
 from gromap.space import Space
@@ -187,7 +187,7 @@ def barycenter(
     if _check.choice(match, ["auto", "nearest"], "match") == "nearest" and len({z.shape[1] for z in clouds}) > 1:
         raise ValueError("match='nearest' needs shapes in one space, with as many coordinates each: use match='auto'.")
     share = share / share.sum()
-    generator = torch.Generator().manual_seed(seed)
+    generator = own_generator(seed)
     if init is None:
         model = clouds[int(share.argmax())]
         count = len(model) if points is None else points

@@ -12,6 +12,17 @@ from gromap.engine import LowRank, argmax, small_farthest, split_cells
 
 LLOYD = 5e9  # pairs of points and cells up to which k-means improves the cells
 SPREAD = 500  # cells that start from farthest points, which takes a pass over the cloud each
+OWN = 0x6D6170  # added to seeds
+
+
+def own_generator(seed: int, device: torch.device | str = "cpu") -> torch.Generator:
+    """Random numbers for a seed that points are not drawn from: else what we choose among them would depend on where they are.
+
+    >>> points = torch.rand(1000, generator=torch.Generator().manual_seed(0))
+    >>> bool(torch.equal(points, torch.rand(1000, generator=own_generator(0))))
+    False
+    """
+    return torch.Generator(device).manual_seed(OWN + seed)
 
 
 @dataclass(frozen=True)

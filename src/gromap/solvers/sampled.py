@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from gromap.engine import LowRank, Score, apply
+from gromap.measure import own_generator
 from gromap.plan import Plan
 from gromap.solvers.cnt import CntGW
 from gromap.solvers.loop import PUBLISHED, Loop, alternate
@@ -71,7 +72,7 @@ class SampledProblem:
     def __init__(self, base: LowRankCostProblem, samples: int, seed: int):
         self.base, self.eps, self.samples, self.cost_error = base, base.eps, samples, base.cost_error
         self.a, self.b, self.log_a, self.log_b = base.a, base.b, base.log_a, base.log_b
-        self.generator = torch.Generator(self.a.device).manual_seed(seed)
+        self.generator = own_generator(seed, self.a.device)
 
     def start(self, gamma: Tensor, plan: Plan | None = None) -> Sample:
         known = self.base.start(gamma, plan)
