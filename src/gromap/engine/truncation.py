@@ -16,6 +16,7 @@ import math
 from dataclasses import replace
 from typing import TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -39,31 +40,27 @@ def split_cells(x: Tensor, size: int | None = None) -> Cells:
     >>> split_cells(torch.tensor([[3.0], [0.0], [2.0], [1.0]]), size=2).order.tolist()
     [1, 3, 2, 0]
     """
-    n, x = len(x), x[:, :AXES]
+    n, x = len(x), x[:, :AXES].mT.contiguous()
     if size is None:
         size = TILE << max(0, math.ceil(math.log2(n / (TILE * MOST))))
     order = torch.arange(n, device=x.device)
-    edges = torch.tensor([0, -(-n // size)], device=x.device)  # of the pieces, in cells
-    while int((edges[1:] - edges[:-1]).max()) > 1:
-        starts = (edges * size).clamp(max=n)
-        piece = torch.repeat_interleave(torch.arange(len(edges) - 1, device=x.device), starts[1:] - starts[:-1])
-        here = x[order]
-        mean, square = (_piece_means(z, piece, len(edges) - 1) for z in (here, here.square()))
-        axis = (square - mean.square()).argmax(1)
-        value = here.gather(1, axis[piece][:, None])[:, 0].double()
+    edges = np.array([0, -(-n // size)])  # of the pieces, in cells; known beforehand, so that nothing waits for the device
+    while np.diff(edges).max() > 1:
+        ends = torch.from_numpy((edges[1:] * size).clip(max=n)).to(x.device)
+        count = ends.diff(prepend=ends.new_zeros(1))
+        piece = torch.repeat_interleave(count, output_size=n)
+        here = x[:, order]
+        total = torch.cat([here, here.square()]).cumsum(1, dtype=torch.float64)[:, ends - 1]
+        mean, square = (total.diff(prepend=torch.zeros_like(total[:, :1])) / count).chunk(2)
+        axis = (square - mean.square()).argmax(0)
+        value = here.gather(0, axis[piece][None])[0].double()
         low, high = value.min(), value.max()
         key = piece + 0.999 * (value - low) / (high - low).clamp(min=1e-300)  # sorts each piece in its place
         order = order[key.argsort()]
-        middle = (edges[:-1] + edges[1:] + 1) // 2
-        edges = torch.cat([edges, middle]).unique()
+        edges = np.unique(np.concatenate([edges, (edges[:-1] + edges[1:] + 1) // 2]))
     place = torch.empty_like(order)
     place[order] = torch.arange(n, device=x.device)
     return Cells(order, place, size)
-
-
-def _piece_means(x: Tensor, piece: Tensor, count: int) -> Tensor:
-    size = torch.bincount(piece, minlength=count).clamp(min=1)
-    return x.new_zeros(count, x.shape[1]).index_add_(0, piece, x) / size[:, None]
 
 
 def focus(score: Pairs, f: Tensor, g: Tensor, log_a: Tensor, log_b: Tensor) -> Pairs:
