@@ -61,44 +61,50 @@ def curve(solver: Any, name: str, n: int, seed: int, device: torch.device) -> di
 
 def curves(sizes: Sizes, device: torch.device) -> Iterator[Job]:
     """Fig. ablation, smaller_sinkiters, convergence_surfaces, convergence_gaussians, convergence_asymmetric."""
-    for name in sizes.clouds:
-        budgets = sizes.inner if name == "human" else sizes.fewer
-        for label, factory in SOLVERS.items():
-            yield from _budgets("curves", name, label, factory, budgets, sizes, device)
+    for seed in range(sizes.seeds):  # outermost, so that what was interrupted is whole for some seeds
+        for name in sizes.clouds:
+            budgets = sizes.inner if name == "human" else sizes.fewer
+            for label, factory in SOLVERS.items():
+                for key, solver in _budgets(label, factory, budgets, sizes):
+                    yield _job("curves", name, key, solver, seed, sizes, device)
 
 
 def others(sizes: Sizes, device: torch.device) -> Iterator[Job]:
     """Fig. other_solvers: curves of the solvers that are left out of the benchmarks, and of LowRank-GW."""
-    for label, factory in OTHERS.items():
-        yield from _budgets("others", "human", label, factory, sizes.inner, sizes, device)
-    for rank in RANKS:
-        for steps in sizes.inner:
-            solver = gromap.LowRankGW(rank=min(rank, sizes.points))
-            loop = replace(solver.loop, sinkhorn=Sinkhorn(steps), max_iter=LONGER * sizes.outer)
-            solver = replace(solver, loop=loop)
-            yield from _seeds("others", f"human/LowRank-GW/rank {rank}/{steps}", solver, "human", sizes, device)
+    for seed in range(sizes.seeds):
+        for label, factory in OTHERS.items():
+            for key, solver in _budgets(label, factory, sizes.inner, sizes):
+                yield _job("others", "human", key, solver, seed, sizes, device)
+        for rank in RANKS:
+            for steps in sizes.inner:
+                solver = gromap.LowRankGW(rank=min(rank, sizes.points))
+                loop = replace(solver.loop, sinkhorn=Sinkhorn(steps), max_iter=LONGER * sizes.outer)
+                solver = replace(solver, loop=loop)
+                yield _job("others", "human", f"LowRank-GW/rank {rank}/{steps}", solver, seed, sizes, device)
 
 
 def thresholds(sizes: Sizes, device: torch.device) -> Iterator[Job]:
     """Fig. cvg_stopThr: Sinkhorn until a marginal error, here in misplaced mass."""
-    for label, factory in SOLVERS.items():
-        for update in ("standard", "symmetric"):
-            for tol in sizes.thresholds:
-                inner = Sinkhorn(sizes.most, tol=tol, update=update)
-                solver = factory(Loop(inner, adaptive=False, max_steps=sizes.most, max_iter=sizes.outer))
-                yield from _seeds("thresholds", f"human/{label}/{update}/{tol:g}", solver, "human", sizes, device)
-
-
-def _budgets(
-    experiment: str, name: str, label: str, factory: Factory, inner: tuple[int, ...], sizes: Sizes, device: torch.device
-) -> Iterator[Job]:
-    for update in ("standard", "symmetric"):
-        loops = {str(n): Loop(Sinkhorn(n, update=update), adaptive=False, max_iter=sizes.outer) for n in inner}
-        loops["adaptive"] = Loop(Sinkhorn(5, update=update), max_steps=sizes.most, max_iter=sizes.outer)
-        for budget, loop in loops.items():
-            yield from _seeds(experiment, f"{name}/{label}/{update}/{budget}", factory(loop), name, sizes, device)
-
-
-def _seeds(experiment: str, key: str, solver: Any, name: str, sizes: Sizes, device: torch.device) -> Iterator[Job]:
     for seed in range(sizes.seeds):
-        yield Job(experiment, f"{key}/{seed}", lambda k=seed: curve(solver, name, sizes.points, k, device))
+        for label, factory in SOLVERS.items():
+            for update in ("standard", "symmetric"):
+                for tol in sizes.thresholds:
+                    inner = Sinkhorn(sizes.most, tol=tol, update=update)
+                    solver = factory(Loop(inner, adaptive=False, max_steps=sizes.most, max_iter=sizes.outer))
+                    yield _job("thresholds", "human", f"{label}/{update}/{tol:g}", solver, seed, sizes, device)
+
+
+def _budgets(label: str, factory: Factory, inner: tuple[int, ...], sizes: Sizes) -> Iterator[tuple[str, Any]]:
+    """A solver with both updates, for each number of Sinkhorn steps and adaptively, under a name."""
+    for update in ("standard", "symmetric"):
+        for n in inner:
+            loop = Loop(Sinkhorn(n, update=update), adaptive=False, max_iter=sizes.outer)
+            yield f"{label}/{update}/{n}", factory(loop)
+        yield (
+            f"{label}/{update}/adaptive",
+            factory(Loop(Sinkhorn(5, update=update), max_steps=sizes.most, max_iter=sizes.outer)),
+        )
+
+
+def _job(experiment: str, name: str, key: str, solver: Any, seed: int, sizes: Sizes, device: torch.device) -> Job:
+    return Job(experiment, f"{name}/{key}/{seed}", lambda: curve(solver, name, sizes.points, seed, device))

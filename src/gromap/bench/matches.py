@@ -17,7 +17,7 @@ from gromap.bench.scores import exact_objective
 from gromap.bench.settings import DEFAULT, DIM, EPSILON, SOLVERS, TABLE, Row, Sizes, paper_loop
 from gromap.bench.shapes import surface_pair
 
-LIMIT = 60.0  # seconds after which a match takes no further step
+LIMIT = 10.0  # seconds after which a match takes no further step
 
 
 def matches(sizes: Sizes, device: torch.device) -> Iterator[Job]:
