@@ -11,7 +11,7 @@ import torch
 import gromap
 from gromap import CntGW, Landscape, Loop, Search, Sinkhorn, Space, landmarks, landscape, solve
 from gromap.datasets import humans
-from gromap.search import descend, hops, merge, random_starts, reach, sign_flips
+from gromap.search import cooled, descend, hops, merge, random_starts, reach, sign_flips
 from gromap.sinkhorn import Potentials
 from gromap.solvers.loop import alternate
 from tests.conftest import cloud, rotation
@@ -65,6 +65,19 @@ def test_descent_ends_at_distinct_minima_that_count_their_starts(pair):
     assert merge(found.gamma, found.energy).tolist() == list(range(len(found)))
     fewer = descend(p, random_starts(*spread, 30, seed=0), 1e-5, keep=2)
     assert float(fewer.energy[0]) == pytest.approx(float(found.energy[0]), rel=1e-3)
+
+
+def test_cooling_leaves_the_wide_minima(people):
+    x, y, *_ = people
+    p = problem((x[:80], y[:90], None, None), eps=1e-3)
+    starts = random_starts(*reach(p.x, p.y, p.a, p.b), 20, seed=0)
+    gamma, count = cooled(p, starts, 1e-4)
+    assert len(gamma) < len(starts)
+    assert float(count.sum()) == len(starts)
+    cold, warm = (descend(p, z, 1e-4) for z in (starts, gamma))
+    assert len(warm) < len(cold)
+    assert float(warm.energy[0]) < 1.1 * float(cold.energy[0])
+    assert torch.equal(cooled(p.at(1.0), starts, 1e-4)[0], starts)  # where nothing is colder
 
 
 def test_hops_flip_singular_directions():

@@ -3,9 +3,10 @@
 Γ is a tiny matrix that does not know the support of the measures, so many starts run as one batch on coarse clouds:
 
     1  Γ = 0; diag(±σ) on the leading axes, σ_d the largest correlation of both d-th axes; random Γ of that scale
-    2  a few outer steps; starts that came together are merged, and only the better distinct ones go on, until they settle
-    3  hops from the best minima: flipped signs of one or two of their singular directions, as in 2
-    4  the best distinct minima on finer clouds, and those that are close to a tie on the points themselves, or 5000 cells
+    2  half of them cool down from temperatures at which most minima are not there yet: they find the wide ones
+    3  a few outer steps; starts that came together are merged, and only the better distinct ones go on, until they settle
+    4  hops from the best minima: flipped signs of one or two of their singular directions, as in 3
+    5  the best distinct minima on finer clouds, and those that are close to a tie on the points themselves, or 1000 cells
 
 `landmarks` lets the user choose instead.
 """
@@ -23,19 +24,21 @@ from torch import Tensor
 
 from gromap import _check
 from gromap.engine import Replay, small_descents
+from gromap.measure import own_generator
 from gromap.sinkhorn import Potentials, Sinkhorn
 from gromap.solvers.cnt import CntProblem
 from gromap.solvers.loop import Loop, alternate, transport_value
 from gromap.solvers.multiscale import interpolate
 
-COARSE, FINER = 160, 400  # points of the clouds of lines 2 and 4
+COARSE, FINER = 160, 256  # points of the clouds of lines 3 and 5; on a GPU, both run in one launch a round
+HEATS = (5e-2, 1.5e-2, 5e-3)  # temperatures of line 2, over the energy of no coupling at all
 FLIPPED, HOPPED = 3, 5  # leading axes, and singular directions, whose signs are flipped
 SAME = 0.15  # relative distance of two Γ that count as one, entries in units of √(σ_d σ_e)
 KEPT = 8  # distinct minima that are worth a finer cloud
 TIE = 0.01  # relative gap of energies that a coarse cloud cannot be trusted with
 NEAR = 0.05  # relative gap of energies within which left and right may decide
 RIVALS = 3  # minima that are run on the points themselves, in a tie, if these are many
-ARENA = 5000  # points on which a tie is decided, at most
+ARENA = 1000  # points on which a tie is decided, at most
 
 
 @dataclass(frozen=True)
@@ -123,7 +126,7 @@ def sign_flips(sx: Tensor, sy: Tensor, axes: int = FLIPPED) -> Tensor:
 
 def random_starts(sx: Tensor, sy: Tensor, count: int, seed: int) -> Tensor:
     """Entries uniform in [-1, 1], times the largest correlation that the two axes can have.  (count, D, E)"""
-    draw = torch.rand(count, len(sx), len(sy), dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+    draw = torch.rand(count, len(sx), len(sy), dtype=torch.float64, generator=own_generator(seed))
     return (2 * draw - 1).to(sx) * sx[:, None] * sy
 
 
@@ -205,6 +208,16 @@ def _advance(
     return found.gamma, energy, found.f, found.g
 
 
+def cooled(problem: CntProblem, gamma: Tensor, tol: float) -> tuple[Tensor, Tensor]:
+    """Line 2: Γ after a few outer steps at each of HEATS, merged, and how many starts each one stands for.  (K, D, E), (K,)"""
+    count = gamma.new_ones(len(gamma))
+    for eps in (share * problem.constant for share in HEATS):
+        if eps > problem.eps:
+            warm = descend(problem.at(eps), gamma, tol, count=count, rounds=1)
+            gamma, count = warm.gamma, warm.count
+    return gamma, count
+
+
 def merge(gamma: Tensor, energy: Tensor, same: float = SAME) -> Tensor:
     """For each Γ the index of the lowest one that it is the same as, within a relative distance.  (S,)"""
     order = energy.argsort(stable=True)
@@ -232,10 +245,14 @@ def distinct(gamma: Tensor, energy: Tensor, count: Tensor) -> tuple[Tensor, Tens
 
 
 def coarse_minima(problem: CntProblem, tol: float, seed: int, search: Search) -> tuple[Tensor, Tensor]:
-    """Lines 1 to 3: distinct Γ on coarse clouds, the lowest first, and how many starts each stands for.  (K, D, E), (K,)"""
+    """Lines 1 to 4: distinct Γ on coarse clouds, the lowest first, and how many starts each stands for.  (K, D, E), (K,)"""
     coarse = problem.coarser(COARSE, COARSE)
     spread = reach(coarse.x, coarse.y, coarse.a, coarse.b)
-    first = descend(coarse, torch.cat([sign_flips(*spread), random_starts(*spread, search.starts, seed)]), tol, keep=12)
+    drawn = random_starts(*spread, search.starts, seed)
+    half = len(drawn) // 2
+    gamma, count = cooled(coarse, torch.cat([sign_flips(*spread), drawn[:half]]), tol)
+    count = torch.cat([count, count.new_ones(len(drawn) - half)])
+    first = descend(coarse, torch.cat([gamma, drawn[half:]]), tol, keep=12, count=count)
     again = descend(coarse, hops(first.gamma[:RIVALS]), tol, keep=12)
     gamma, energy, count = (torch.cat(z) for z in zip(*((m.gamma, m.energy, m.count) for m in (first, again)), strict=True))
     pick, count = distinct(gamma / grain(coarse), energy, count)

@@ -5,6 +5,7 @@ Time O(N M (D + 1)) per Sinkhorn step, memory O(N D + M E). For any CNT cost, th
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -132,6 +133,12 @@ class CntProblem(Bilinear):
         coarse = CntProblem(x[:, :-1].contiguous(), y[:, :-1].contiguous(), a, b, self.eps, self.truncation)
         coarse.x_norms, coarse.y_norms, coarse.constant = x[:, -1], y[:, -1], self.constant
         return coarse
+
+    def at(self, eps: float) -> CntProblem:
+        """The same problem at another temperature."""
+        other = copy(self)
+        other.eps = eps
+        return other
 
     @cached_property
     def grid(self) -> Grid | None:
