@@ -13,7 +13,7 @@ ROOT = Path(gromap.__file__).parent
 ROOMS = [  # from the ground up; a file may import from rooms below its own
     ["costs", "engine.score", "engine.kernels", "engine.descent", "files", "mesh.mesh", "mesh.exact", "mesh.formats"],
     ["engine.tiles", "engine.mixture", "engine.triton", "engine.truncation", "mesh.texture", "mesh.formats.polygons"],
-    ["engine.backend", "mesh.poisson"],
+    ["engine.backend", "engine.kept", "mesh.poisson"],
     ["engine.replay"],
     ["engine", "_check", "mesh.formats.gltf", "mesh.formats.obj", "mesh.formats.plain", "mesh.formats.ply", "mesh.formats.vtk"],
     ["measure", "mesh.io", "mesh.clean", "mesh.geodesic"],

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
-from gromap.engine import LowRank, Pairs, Replay, Score, focus, lse, sums, whole
+from gromap.engine import Kept, LowRank, Pairs, Replay, Score, focus, kept, lse, sums, whole
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ LOOSE = 0.5  # misplaced mass of a plan that is too far from any coupling to go 
 FOCUS_EVERY = 10  # steps between two looks for the tiles that matter
 
 
-Step = Callable[[Score, "_Marginals", Tensor], tuple[Tensor, Tensor]]
+Step = Callable[[Any, "_Marginals", Tensor], tuple[Tensor, Tensor]]
 
 
 class _Marginals:
@@ -107,14 +107,14 @@ def sinkhorn(
     to = _Marginals(log_a, log_b)
     z = torch.cat([start.f, start.g], -1)  # (..., N + M)
     heat = options.annealing.temperatures() if options.annealing else []
-    step = _standard_step if options.update == "standard" else _symmetric_step
+    step = STEPS[options.update]
     rescue = _averaged_step if options.update == "symmetric" else _standard_step
     for t in heat:
         z = t * _rescue(*step(score * (1 / t), to, z / t), score * (1 / t), to, rescue)[0]
     ahead, age = (start.ahead, start.age) if not heat else (None, None)
-    near, replay = score, replay or Replay()
+    near, replay = score if options.update == "standard" else kept(score), replay or Replay()
 
-    def advance(score: Score, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    def advance(score: Pairs | Kept, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         z, ahead, age, _ = state
         new, error = step(score, to, ahead)
         if options.update != "accelerated":
@@ -155,7 +155,7 @@ def _look_ahead(old: Tensor, at: Tensor, new: Tensor, age: Tensor, mass: Tensor)
     return torch.addcmul(new, age / (age + 3), move), age
 
 
-def _symmetric_step(score: Score, to: _Marginals, z: Tensor) -> tuple[Tensor, Tensor]:
+def _symmetric_step(score: Pairs | Kept, to: _Marginals, z: Tensor) -> tuple[Tensor, Tensor]:
     """f <- f - ½ log(r / a), g <- g - ½ log(c / b) with the row and column sums r, c of π: Alg. sinkhorn_symm in one sweep.
 
     After a jump of Γ or ε the exponentials may overflow, or underflow along a whole row: then z stays as it is and the error
@@ -181,6 +181,9 @@ def _averaged_step(score: Score, to: _Marginals, z: Tensor) -> tuple[Tensor, Ten
     f, g = to.split(z)
     new = torch.cat([half_step(score, to.log_b, g), half_step(score.mT, to.log_a, f)], -1)
     return 0.5 * (z + new), z.new_full(z.shape[:-1], torch.nan)
+
+
+STEPS: dict[str, Step] = {"standard": _standard_step, "symmetric": _symmetric_step, "accelerated": _symmetric_step}
 
 
 def _rescue(z: Tensor, error: Tensor, score: Score, to: _Marginals, step: Step) -> tuple[Tensor, Tensor]:

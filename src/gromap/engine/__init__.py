@@ -14,7 +14,7 @@ over i, hand in `score.mT`. Only `lse` is differentiable: its backward is `apply
 Low-rank float32 scores on a CUDA device go to the fused kernels of triton.py where Triton is there, mixtures to the closed
 forms of mixture.py, all else to tiles.py.
 `focus(score, f, g, ...)` finds the tiles that matter at given potentials (truncation.py); `lse`, `sums` and `apply` then visit
-these alone.
+these alone. `kept(score)` is a small score on a CPU whose `sums` are asked for again and again (kept.py).
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from torch import Tensor
 
 from gromap.engine import mixture, tiles
 from gromap.engine.backend import backend, fused_for
+from gromap.engine.kept import Kept, kept
 from gromap.engine.replay import Replay
 from gromap.engine.score import Grid, LowRank, Mixture, Pairs, Score
 from gromap.engine.tiles import cost_gradient
@@ -34,6 +35,7 @@ from gromap.engine.truncation import focus, split_cells, whole
 
 __all__ = [
     "Grid",
+    "Kept",
     "LowRank",
     "Mixture",
     "Pairs",
@@ -45,6 +47,7 @@ __all__ = [
     "cost_gradient",
     "engine_name",
     "focus",
+    "kept",
     "lse",
     "once",
     "small_descents",
@@ -91,8 +94,10 @@ def small_descents(x: Tensor, y: Tensor, *problem: Any) -> Any:
     return descent.descents(x, y, *problem) if descent.serves(x, y) else None
 
 
-def sums(score: Score, u: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+def sums(score: Score | Kept, u: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
     """Row and column sums of exp(s_ij + u_i + v_j).  (..., N) and (..., M)"""
+    if isinstance(score, Kept):
+        return score.sums(u, v)
     if isinstance(score, LowRank) and score.near and score.grid:
         rows, cols, _ = score.grid
         r, c = backend(score).sums(score.near.ordered, u[rows.order], v[cols.order], score.near)

@@ -8,10 +8,11 @@ import torch
 from torch import Tensor
 
 from gromap.engine.backend import backend
+from gromap.engine.kept import Kept
 from gromap.engine.score import LowRank, Pairs
 
 State = tuple[Tensor, ...]
-Advance = Callable[[Pairs, State], State]
+Advance = Callable[[Pairs | Kept, State], State]
 
 
 class Replay:
@@ -31,18 +32,18 @@ class Replay:
         self.advance: Advance | None = None
         self.graph: Callable[[State], State] | None = None
 
-    def steps(self, advance: Advance, score: Pairs, state: State, times: int, worth: bool) -> Callable[[State], State]:
+    def steps(self, advance: Advance, score: Pairs | Kept, state: State, times: int, worth: bool) -> Callable[[State], State]:
         """A function that takes `times` steps. `worth` says that so many calls will follow that a graph pays.
 
         `advance` must have run before on such tensors, and must not wait for the device.
         """
 
-        def plainly(score: Pairs, state: State) -> State:
+        def plainly(score: Pairs | Kept, state: State) -> State:
             for _ in range(times):
                 state = advance(score, state)
             return state
 
-        if not worth or state[0].device.type != "cuda":
+        if not worth or state[0].device.type != "cuda" or isinstance(score, Kept):
             return lambda state: plainly(score, state)
         if self.graph is None or self.own is None or not _rewrite(self.own, score):
             self.own, self.advance = _clone(score), advance

@@ -132,6 +132,15 @@ def sums(score: Pairs, u: Tensor, v: Tensor, near: Near | None = None) -> tuple[
     return r.sub_(m * zero).clamp_(min=0.0).view(*batch, n), c.sub_(n * zero).clamp_(min=0.0).view(*batch, m)
 
 
+def plan(score: Pairs, u: Tensor, v: Tensor) -> Tensor:
+    """exp(s_ij + u_i + v_j), all of it, with one batch axis; zero where it is as good as zero.  (B, N, M)"""
+    *batch, n, m = score.shape
+    out = u.new_empty(math.prod(batch), n, m)
+    for b, i, j, block in _blocks(score, u, v):
+        out[b, i, j] = _exp2(block)
+    return out.sub_(2.0 ** FLOOR[out.dtype])
+
+
 def apply(score: Pairs, u: Tensor, v: Tensor, w: Tensor, near: Near | None = None) -> Tensor:
     """Σ_j exp(s_ij + u_i + v_j) w_j for the rows w_j of a (..., M, w) tensor.  (..., N, w)"""
     *batch, n, _ = score.shape
