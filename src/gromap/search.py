@@ -6,7 +6,7 @@
     2  half of them cool down from temperatures at which most minima are not there yet: they find the wide ones
     3  a few outer steps; starts that came together are merged, and only the better distinct ones go on, until they settle
     4  hops from the best minima: flipped signs of one or two of their singular directions, as in 3
-    5  the best distinct minima on finer clouds, and those that are close to a tie on the points themselves, or 1000 cells
+    5  the best distinct minima on finer clouds, and those that are close to a tie on the points themselves, or 5000 cells
 
 `landmarks` lets the user choose instead.
 """
@@ -30,7 +30,8 @@ from gromap.solvers.cnt import CntProblem
 from gromap.solvers.loop import Loop, alternate, transport_value
 from gromap.solvers.multiscale import interpolate
 
-COARSE, FINER = 160, 256  # points of the clouds of lines 3 and 5; on a GPU, both run in one launch a round
+COARSE = 160  # points of the clouds of line 3
+FINER = {"cpu": 400, "cuda": 256}  # and of line 5: as many as one launch a round serves on a GPU
 HEATS = (5e-2, 1.5e-2, 5e-3)  # temperatures of line 2, over the energy of no coupling at all
 FLIPPED, HOPPED = 3, 5  # leading axes, and singular directions, whose signs are flipped
 SAME = 0.15  # relative distance of two Γ that count as one, entries in units of √(σ_d σ_e)
@@ -38,7 +39,7 @@ KEPT = 8  # distinct minima that are worth a finer cloud
 TIE = 0.01  # relative gap of energies that a coarse cloud cannot be trusted with
 NEAR = 0.05  # relative gap of energies within which left and right may decide
 RIVALS = 3  # minima that are run on the points themselves, in a tie, if these are many
-ARENA = 1000  # points on which a tie is decided, at most
+ARENA = 5000  # points on which a tie is decided, at most
 
 
 @dataclass(frozen=True)
@@ -270,11 +271,12 @@ def best_start(
     hand: of a match on coarse clouds, > 0 where it keeps left and right; it decides among minima that are nearly equal.
     """
     gamma, count = coarse_minima(problem, 10 * loop.tol, seed, search or Search())
-    finer = problem.coarser(FINER, FINER)
+    few = FINER[problem.x.device.type]
+    finer = problem.coarser(few, few)
     minima = descend(finer, gamma[:KEPT], loop.tol, count=count[:KEPT], steps=51)
     if hand is not None:
         minima = minima.take(_keep_hand(finer, minima, hand))
-    rivals = KEPT if len(problem.a) <= FINER and len(problem.b) <= FINER else RIVALS
+    rivals = KEPT if len(problem.a) <= few and len(problem.b) <= few else RIVALS
     close = int((minima.energy[:rivals] <= _within(minima, TIE)).sum())
     if close == 1:
         return minima.gamma[0], interpolate(finer, minima.gamma[0], minima.duals(0), problem), minima
