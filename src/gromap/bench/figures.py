@@ -67,19 +67,24 @@ def convergence(records: Records, legend: str) -> Figure:
 
 def run_times(records: Records) -> Figure:
     """Seconds and objectives of the human pair, for more and more points."""
-    figure = new(figsize=(10, 3.6))
+    figure = new(figsize=(11, 3.6))
     left, right = figure.subplots(1, 2)
-    human = {key[1:]: r for key, r in records.items() if key[0] == "human" and "seconds" in r}
+    human = {(int(key[1]), key[2]): r for key, r in records.items() if key[0] == "human" and "seconds" in r}
+    lowest = {n: min(r["energy"] for key, r in human.items() if key[0] == n) for n, _ in human}
     for solver in sorted({key[1] for key in human}, key=ORDER.index):
-        runs = sorted((int(key[0]), r["seconds"], r["energy"]) for key, r in human.items() if key[1] == solver)
-        n, seconds, values = zip(*runs, strict=True)
+        runs = sorted((n, r["seconds"], 100 * (r["energy"] / lowest[n] - 1)) for (n, s), r in human.items() if s == solver)
+        n, seconds, above = zip(*runs, strict=True)
         left.loglog(n, seconds, "o-", label=solver)
-        right.semilogx(n, values, "o-", label=solver)
+        right.semilogx(n, above, "o-", label=solver)
     for axis in (left, right):
-        _ticks(axis, [int(key[0]) for key in human])
+        _ticks(axis, [n for n, _ in human])
         axis.set_xlabel("points of each cloud")
     left.set_ylabel("seconds, embedding and search included")
-    right.set(ylabel="GW_ε at exact marginals", ylim=(0, None))
+    ticker = extra("matplotlib.ticker", "plot")
+    left.yaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
+    left.yaxis.set_major_formatter("{x:g}")
+    left.yaxis.set_minor_formatter(ticker.NullFormatter())
+    right.set_ylabel("GW_ε, % above the lowest")
     figure.legend(*left.get_legend_handles_labels(), loc="outside right upper", fontsize=8)
     return figure
 
@@ -100,7 +105,7 @@ def approximation(records: Records) -> Figure:
 def _ticks(axis: Axes, at: list[int]) -> None:
     """Ticks at the values themselves, on a logarithmic axis."""
     values = sorted(set(at))
-    axis.set_xticks(values, [f"{v:,}" for v in values])
+    axis.set_xticks(values, [f"{v / 1000:g}k" if v >= 1000 else str(v) for v in values])
     axis.xaxis.set_minor_locator(extra("matplotlib.ticker", "plot").NullLocator())
 
 
