@@ -32,7 +32,7 @@ from gromap.solvers.multiscale import interpolate
 
 COARSE = 160  # points of the clouds of line 3
 FINER = {"cpu": 400, "cuda": 256}  # and of line 5: as many as one launch a round serves on a GPU
-HEATS = (5e-2, 1.5e-2, 5e-3)  # temperatures of line 2, over the energy of no coupling at all
+HEATS = (5e-2, 1.5e-2, 5e-3)  # temperatures of line 2, over the constant part of the energy
 FLIPPED, HOPPED = 3, 5  # leading axes, and singular directions, whose signs are flipped
 SAME = 0.15  # relative distance of two Γ that count as one, entries in units of √(σ_d σ_e)
 KEPT = 8  # distinct minima that are worth a finer cloud
