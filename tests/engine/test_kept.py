@@ -13,8 +13,8 @@ from gromap.engine.kept import KEPT, Kept
 CASES = [((), ()), ((3,), (3,)), ((4,), ()), ((2, 3), (3,))]
 
 
-def draw(*shape, size=1.0, seed=0):
-    return size * torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+def draw(*shape, seed=0):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

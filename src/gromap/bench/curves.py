@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -28,6 +29,7 @@ KINDS = {
     "tetrahedron-cuboid": ("tetra", "cuboid"),
     "tetrahedron-sphere": ("tetra", "sphere"),
 }
+UPDATES: tuple[Literal["standard", "symmetric"], ...] = ("standard", "symmetric")
 LONGER = 10  # outer steps of LowRank-GW over those of the others: its steps are short and cheap
 
 
@@ -59,52 +61,51 @@ def curve(solver: Any, name: str, n: int, seed: int, device: torch.device) -> di
     return {c: sol.history[c].tolist() for c in columns} | {"value": sol.value, "status": sol.status.name}
 
 
+Case = tuple[str, str, Any]  # clouds, the name of a solver with its settings, the solver
+
+
 def curves(sizes: Sizes, device: torch.device) -> Iterator[Job]:
     """Fig. ablation, smaller_sinkiters, convergence_surfaces, convergence_gaussians, convergence_asymmetric."""
-    for seed in range(sizes.seeds):  # outermost, so that what was interrupted is whole for some seeds
-        for name in sizes.clouds:
-            budgets = sizes.inner if name == "human" else sizes.fewer
-            for label, factory in SOLVERS.items():
-                for key, solver in _budgets(label, factory, budgets, sizes):
-                    yield _job("curves", name, key, solver, seed, sizes, device)
+    cases: list[Case] = []
+    for name in sizes.clouds:
+        budgets = sizes.inner if name == "human" else sizes.fewer
+        for label, factory in SOLVERS.items():
+            cases += _budgets(name, label, factory, budgets, sizes)
+    return _jobs("curves", cases, sizes, device)
 
 
 def others(sizes: Sizes, device: torch.device) -> Iterator[Job]:
     """Fig. other_solvers: curves of the solvers that are left out of the benchmarks, and of LowRank-GW."""
-    for seed in range(sizes.seeds):
-        for label, factory in OTHERS.items():
-            for key, solver in _budgets(label, factory, sizes.inner, sizes):
-                yield _job("others", "human", key, solver, seed, sizes, device)
-        for rank in RANKS:
-            for steps in sizes.inner:
-                solver = gromap.LowRankGW(rank=min(rank, sizes.points))
-                loop = replace(solver.loop, sinkhorn=Sinkhorn(steps), max_iter=LONGER * sizes.outer)
-                solver = replace(solver, loop=loop)
-                yield _job("others", "human", f"LowRank-GW/rank {rank}/{steps}", solver, seed, sizes, device)
+    cases: list[Case] = []
+    for label, factory in OTHERS.items():
+        cases += _budgets("human", label, factory, sizes.inner, sizes)
+    for rank, steps in itertools.product(RANKS, sizes.inner):
+        solver = gromap.LowRankGW(rank=min(rank, sizes.points))
+        loop = replace(solver.loop, sinkhorn=Sinkhorn(steps), max_iter=LONGER * sizes.outer)
+        cases.append(("human", f"LowRank-GW/rank {rank}/{steps}", replace(solver, loop=loop)))
+    return _jobs("others", cases, sizes, device)
 
 
 def thresholds(sizes: Sizes, device: torch.device) -> Iterator[Job]:
     """Fig. cvg_stopThr: Sinkhorn until a marginal error, here in misplaced mass."""
-    for seed in range(sizes.seeds):
-        for label, factory in SOLVERS.items():
-            for update in ("standard", "symmetric"):
-                for tol in sizes.thresholds:
-                    inner = Sinkhorn(sizes.most, tol=tol, update=update)
-                    solver = factory(Loop(inner, adaptive=False, max_steps=sizes.most, max_iter=sizes.outer))
-                    yield _job("thresholds", "human", f"{label}/{update}/{tol:g}", solver, seed, sizes, device)
+    cases: list[Case] = []
+    for (label, factory), update, tol in itertools.product(SOLVERS.items(), UPDATES, sizes.thresholds):
+        inner = Sinkhorn(sizes.most, tol=tol, update=update)
+        solver = factory(Loop(inner, adaptive=False, max_steps=sizes.most, max_iter=sizes.outer))
+        cases.append(("human", f"{label}/{update}/{tol:g}", solver))
+    return _jobs("thresholds", cases, sizes, device)
 
 
-def _budgets(label: str, factory: Factory, inner: tuple[int, ...], sizes: Sizes) -> Iterator[tuple[str, Any]]:
-    """A solver with both updates, for each number of Sinkhorn steps and adaptively, under a name."""
-    for update in ("standard", "symmetric"):
-        for n in inner:
-            loop = Loop(Sinkhorn(n, update=update), adaptive=False, max_iter=sizes.outer)
-            yield f"{label}/{update}/{n}", factory(loop)
-        yield (
-            f"{label}/{update}/adaptive",
-            factory(Loop(Sinkhorn(5, update=update), max_steps=sizes.most, max_iter=sizes.outer)),
-        )
+def _budgets(name: str, label: str, factory: Factory, inner: tuple[int, ...], sizes: Sizes) -> Iterator[Case]:
+    """A solver with both updates, for each number of Sinkhorn steps and adaptively."""
+    for update in UPDATES:
+        loops = {str(n): Loop(Sinkhorn(n, update=update), adaptive=False, max_iter=sizes.outer) for n in inner}
+        loops["adaptive"] = Loop(Sinkhorn(5, update=update), max_steps=sizes.most, max_iter=sizes.outer)
+        for budget, loop in loops.items():
+            yield name, f"{label}/{update}/{budget}", factory(loop)
 
 
-def _job(experiment: str, name: str, key: str, solver: Any, seed: int, sizes: Sizes, device: torch.device) -> Job:
-    return Job(experiment, f"{name}/{key}/{seed}", lambda: curve(solver, name, sizes.points, seed, device))
+def _jobs(experiment: str, cases: list[Case], sizes: Sizes, device: torch.device) -> Iterator[Job]:
+    """Every case from every seed; seeds come first, so that what was interrupted is whole for some of them."""
+    for seed, (name, key, solver) in itertools.product(range(sizes.seeds), cases):
+        yield Job(experiment, f"{name}/{key}/{seed}", lambda s=solver, n=name, k=seed: curve(s, n, sizes.points, k, device))

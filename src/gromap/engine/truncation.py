@@ -44,7 +44,7 @@ def split_cells(x: Tensor, size: int | None = None) -> Cells:
     if size is None:
         size = TILE << max(0, math.ceil(math.log2(n / (TILE * MOST))))
     order = torch.arange(n, device=x.device)
-    edges = np.array([0, -(-n // size)])  # of the pieces, in cells; known beforehand, so that nothing waits for the device
+    edges = np.array([0, -(-n // size)])  # of the pieces, in cells; known beforehand: nothing is read from the device
     while np.diff(edges).max() > 1:
         ends = torch.from_numpy((edges[1:] * size).clip(max=n)).to(x.device)
         count = ends.diff(prepend=ends.new_zeros(1))
