@@ -23,11 +23,12 @@ from torch import Tensor
 
 from gromap.costs import Cost, Power
 from gromap.engine import cost_apply
-from gromap.measure import Measure, farthest_points, nearest, own_generator
+from gromap.measure import Measure, drawn_points, farthest_points, nearest, own_generator
 
 DENSE = 4096  # up to this size the cost matrix is kept (128 MiB in float64)
 SMALL = 512  # up to this size the eigenvectors are computed directly
 OVERSAMPLING = 8
+LEAST = 4  # sweeps from a random start: fewer have never been enough for a look at the residual
 ROUGH = 1e-2  # residual of eigenvectors that a sweep should have mended: landmarks gave no start for it
 CUTOFF = 1e-13  # eigenvalues below this share of the largest are rounding errors: their features are zero
 
@@ -226,25 +227,27 @@ def _eigenpairs(kernel: _Kernel, dim: int, method: KernelPCA, generator: torch.G
         theta, v = kernel.leading(kernel.matrix(), dim)
         return theta, v, kernel(v), 0.0
     guess = torch.randn(n, min(n, dim + OVERSAMPLING), generator=generator, dtype=torch.float64).to(kernel.a.device)
-    return _krylov(kernel, guess, dim, method.tol, method.max_sweeps)
+    return _krylov(kernel, guess, dim, method.tol, method.max_sweeps, min(LEAST, method.max_sweeps))
 
 
-def _krylov(kernel: _Kernel, guess: Tensor, dim: int, tol: float, max_sweeps: int, least: int = 1) -> Eigenpairs:
-    """Rayleigh-Ritz in the block Krylov space span{Q, AQ, A²Q, ...}; one sweep over all pairs per block."""
+def _krylov(kernel: _Kernel, guess: Tensor, dim: int, tol: float, max_sweeps: int, least: int) -> Eigenpairs:
+    """Rayleigh-Ritz in the block Krylov space span{Q, AQ, A²Q, ...}; one sweep over all pairs per block, `least` of them."""
     root = kernel.root[:, None]
     block = _orthonormal(guess - root * (kernel.root @ guess) if kernel.centred else guess)
-    basis, image = block, kernel(block)  # Q and K diag(√a) Q
-    for sweep in range(max_sweeps):
-        theta, ritz = kernel.leading(_symmetric(basis.mT @ (root * image)), dim)
-        residual = float(((root * image) @ ritz - basis @ ritz * theta).norm(dim=0).max() / theta.abs().max().clamp(min=1e-300))
-        if (residual <= tol and sweep >= least - 1) or sweep == max_sweeps - 1 or basis.shape[1] + block.shape[1] > len(basis):
-            break
+    basis, image, sweeps = block, kernel(block), 1  # Q and K diag(√a) Q
+    while True:
+        last = sweeps == max_sweeps or basis.shape[1] + block.shape[1] > len(basis)
+        if sweeps >= least or last:
+            theta, ritz = kernel.leading(_symmetric(basis.mT @ (root * image)), dim)
+            v, moved = basis @ ritz, image @ ritz
+            residual = float((root * moved - v * theta).norm(dim=0).max() / theta.abs().max().clamp(min=1e-300))
+            if residual <= tol or last:
+                return theta, v, moved, residual
         block = root * image[:, -block.shape[1] :]
         for _ in range(2):  # twice is enough
             block = block - basis @ (basis.mT @ block)
         block = _orthonormal(block)
-        basis, image = torch.cat([basis, block], 1), torch.cat([image, kernel(block)], 1)
-    return theta, basis @ ritz, image @ ritz, residual
+        basis, image, sweeps = torch.cat([basis, block], 1), torch.cat([image, kernel(block)], 1), sweeps + 1
 
 
 def _finish(kernel: _Kernel, theta: Tensor, v: Tensor, image: Tensor, residual: float) -> Embedding:
@@ -273,8 +276,7 @@ def _landmark_embedding(cost: Cost, measure: Measure, dim: int, method: Nystrom,
     points, a = measure.points, measure.weights.double()
     count = min(method.landmarks, len(measure.support))
     if method.choice == "random":
-        race = torch.rand(len(a), generator=generator, dtype=torch.float64).to(a.device).log() / a  # Efraimidis & Spirakis 2006
-        chosen = race.topk(count).indices
+        chosen = drawn_points(a, count, generator)
     else:
         alive = points[measure.support]
         gap = farthest_points(lambda i: cost(alive, alive[i][None])[:, 0], torch.zeros_like(measure.support[0]), count)

@@ -11,6 +11,7 @@ from torch import Tensor
 from gromap.engine import LowRank, argmax, small_farthest, split_cells
 
 LLOYD = 5e9  # pairs of points and cells up to which k-means improves the cells
+DENSE = 1 << 24  # pairs of points and cells whose distances are all written down
 SPREAD = 500  # cells that start from farthest points, which takes a pass over the cloud each
 OWN = 0x6D6170  # added to seeds
 
@@ -67,41 +68,52 @@ def spread_points(x: Tensor, k: int) -> Tensor:
     return farthest_points(lambda i: (x - x[i]).square().sum(-1), x.square().sum(-1).argmax(), k)
 
 
+def drawn_points(a: Tensor, k: int, generator: torch.Generator) -> Tensor:
+    """Indices of k different points, drawn by their weights (Efraimidis & Spirakis 2006).  (k,)"""
+    luck = torch.rand(len(a), generator=generator, dtype=torch.float64, device=generator.device)
+    return (luck.to(a.device).log() / a.double()).topk(k).indices
+
+
 def nearest(x: Tensor, centres: Tensor) -> Tensor:
     """The index of the centre next to each point, in Euclidean distance.  (N,)"""
     origin = centres.mean(0)
+    if len(x) * len(centres) <= DENSE:
+        centres = centres - origin
+        return torch.addmm(-0.5 * centres.square().sum(-1), x - origin, centres.mT).argmax(1)
     unit = (centres - origin).abs().max().clamp(min=1e-30)
     x, centres = (x - origin) / unit, (centres - origin) / unit
     return argmax(LowRank(x, centres), -0.5 * centres.square().sum(-1))
 
 
-def coarsen(x: Tensor, a: Tensor, k: int, iterations: int = 4) -> tuple[Tensor, Tensor]:
+def coarsen(x: Tensor, a: Tensor, k: int) -> tuple[Tensor, Tensor]:
     """At most k cell means and cell masses of a weighted cloud, by k-means. Mass and mean are kept exactly.
 
-    A few cells start from farthest points, and do not depend on the order of the points; many start from recursive median
-    cuts, and stay as these are where k-means would take longer than the rest of a match.
+    A few cells start from farthest points, and do not depend on the order of the points; many start from points drawn by their
+    weights; where k-means would take longer than the rest of a match, cells come from recursive median cuts. Points without
+    mass are left out.
 
     >>> coarsen(torch.tensor([[0.0], [2.0], [10.0]]), torch.tensor([0.25, 0.25, 0.5]), 2)
     (tensor([[10.],
             [ 1.]]), tensor([0.5000, 0.5000]))
     """
+    alive = a > 0
+    if not bool(alive.all()):
+        x, a = x[alive], a[alive]
     if k >= len(x):
         return x, a
-    if k <= SPREAD:
-        centres = x[spread_points(x, k)]
-        mass = a
-    else:
+    if len(x) * k > LLOYD:
         size = -(-len(x) // k)
-        centres, mass = _cell_means(x, a, split_cells(x, size).place // size, k)
-        iterations = iterations // 2 if len(x) * k <= LLOYD else 0
-    for _ in range(iterations):
-        centres, mass = _cell_means(x, a, nearest(x, centres), len(centres))
-    return centres, mass
+        centres, mass = _cell_means(x, a, split_cells(x, size).place // size, x.new_zeros(k, x.shape[1]))
+    else:
+        centres, mass = x[spread_points(x, k) if k <= SPREAD else drawn_points(a, k, own_generator(0, a.device))], a
+        for _ in range(4 if k <= SPREAD else 3):
+            centres, mass = _cell_means(x, a, nearest(x, centres), centres)
+    full = mass.nonzero()[:, 0]
+    return centres[full], mass[full]
 
 
-def _cell_means(x: Tensor, a: Tensor, cell: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """Means and masses of the cells that have mass."""
-    mass = a.new_zeros(k).index_add_(0, cell, a)
-    total = x.new_zeros(k, x.shape[1]).index_add_(0, cell, a[:, None] * x)
-    full = mass > 0
-    return total[full] / mass[full, None], mass[full]
+def _cell_means(x: Tensor, a: Tensor, cell: Tensor, centres: Tensor) -> tuple[Tensor, Tensor]:
+    """Means and masses of the cells; those without mass keep their centres."""
+    mass = a.new_zeros(len(centres)).index_add_(0, cell, a)
+    total = torch.zeros_like(centres).index_add_(0, cell, a[:, None] * x)
+    return torch.where((mass > 0)[:, None], total / mass[:, None], centres), mass

@@ -123,13 +123,19 @@ class CntProblem(Bilinear):
     def values(self) -> Tensor:
         return torch.cat([self.y, self.y_norms[:, None], torch.ones_like(self.y[:, :1])], 1)  # (M, E + 2)
 
+    @cached_property
+    def spread(self) -> tuple[Tensor, Tensor]:
+        """Standard deviations along the axes: |Γ_de| <= σ_d σ_e for every coupling.  (D,) and (E,)"""
+        sx, sy = ((w.double() @ z.double().square()).sqrt() for z, w in ((self.x, self.a), (self.y, self.b)))
+        return sx, sy
+
     def coarser(self, n: int, m: int) -> CntProblem:
         """The same problem between at most n and m cell means."""
         sides = (self.x, self.a, self.x_norms, n), (self.y, self.b, self.y_norms, m)
         if self.exact is None:
-            (x, a), (y, b) = (coarsen(z[w > 0], w[w > 0], k) for z, w, _, k in sides)
+            (x, a), (y, b) = (coarsen(z, w, k) for z, w, _, k in sides)
             return CntProblem(x, y, a, b, self.eps, self.truncation)
-        (x, a), (y, b) = (coarsen(torch.cat([z, s[:, None]], 1)[w > 0], w[w > 0], k) for z, w, s, k in sides)
+        (x, a), (y, b) = (coarsen(torch.cat([z, s[:, None]], 1), w, k) for z, w, s, k in sides)
         coarse = CntProblem(x[:, :-1].contiguous(), y[:, :-1].contiguous(), a, b, self.eps, self.truncation)
         coarse.x_norms, coarse.y_norms, coarse.constant = x[:, -1], y[:, -1], self.constant
         return coarse

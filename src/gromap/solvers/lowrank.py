@@ -103,7 +103,7 @@ class LowRankProblem:
     def start(self, gamma: Tensor, plan: Plan | None = None) -> Found:
         """Cells of X by k-means, and where the plan sends them."""
         x, a = self.base.x, self.a
-        cell = nearest(x, coarsen(x[a > 0], a[a > 0], self.rank)[0])
+        cell = nearest(x, coarsen(x, a, self.rank)[0])
         q = (1 - SMOOTH) * torch.nn.functional.one_hot(cell, self.rank).to(a) + SMOOTH / self.rank
         g = a @ q
         r = g.expand(len(self.b), -1)
