@@ -220,7 +220,7 @@ def farthest_kernel(X, NEAREST, CHOSEN, n, k, dims, width: tl.constexpr, BM: tl.
     d = tl.arange(0, width)
     centre = tl.zeros([width], tl.float32)
     for t in range(k):
-        best, chosen = -1.0, 0
+        best, where = tl.full([BM], -1.0, tl.float32), tl.zeros([BM], tl.int32)  # of every BM-th point
         for first in range(0, n, BM):
             rows = first + tl.arange(0, BM)
             rows_in = rows < n
@@ -229,9 +229,27 @@ def farthest_kernel(X, NEAREST, CHOSEN, n, k, dims, width: tl.constexpr, BM: tl.
             old = tl.load(NEAREST + rows, mask=rows_in & (t > 1), other=float("inf"))
             near = tl.where(rows_in, tl.minimum(gap, old), -1.0)
             tl.store(NEAREST + rows, near, mask=rows_in)
-            here, index = tl.max(near, 0), tl.argmax(near, 0)
-            chosen = tl.where(here > best, first + index, chosen)
-            best = tl.maximum(best, here)
+            where = tl.where(near > best, rows, where)
+            best = tl.maximum(best, near)
+        top = tl.max(best, 0)
+        chosen = tl.min(tl.where(best == top, where, n), 0)
         tl.store(CHOSEN + t, chosen)
         centre = tl.load(X + chosen * dims + d, mask=d < dims, other=0.0)
         tl.debug_barrier()
+
+
+@triton.jit(do_not_specialize=["rows", "features"])
+def split_kernel(X, OUT, BEYOND, rows, features, scale, most, LEFT: tl.constexpr, width: tl.constexpr, BLOCK: tl.constexpr):
+    """scale x as [hi, hi, lo] or [hi, lo, hi] in fp16, zeros after; counts the numbers that are not below `most`."""
+    i = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    row, column = i // width, (i % width).to(tl.int32)
+    part = column // features
+    inside = (row < rows) & (part < 3)
+    x = scale * tl.load(X + row * features + column - part * features, mask=inside, other=0.0)
+    beyond = tl.sum(tl.where(tl.abs(x) < most, 0, 1))
+    x = tl.minimum(tl.maximum(x, -most), most)
+    high = x.to(tl.float16)
+    low = (x - high.to(tl.float32)).to(tl.float16)
+    tl.store(OUT + i, tl.where(part == (2 if LEFT else 1), low, high), mask=row < rows)
+    if beyond > 0:
+        tl.atomic_add(BEYOND, beyond)

@@ -34,18 +34,21 @@ HALF_MAX = 6e4  # the range of fp16
 CORNER = 8192  # numbers that one program reads at once
 
 
-def split(x: Tensor, left: bool) -> Tensor:
-    """[hi, hi, lo] or [hi, lo, hi] in fp16."""
-    hi = x.half()
-    lo = (x - hi.float()).half()
-    return torch.cat([hi, hi, lo] if left else [hi, lo, hi], -1)
+def _width(features: int) -> int:
+    """Whole chunks of features."""
+    return triton.next_power_of_2(max(16, features)) if features <= CHUNK else -(-features // CHUNK) * CHUNK
 
 
-def _padded(x: Tensor) -> Tensor:
-    """Zeros up to whole chunks of features.  (B, N, K)"""
-    r = x.shape[-1]
-    width = triton.next_power_of_2(max(16, r)) if r <= CHUNK else -(-r // CHUNK) * CHUNK
-    return torch.nn.functional.pad(x, (0, width - r)).contiguous()
+def split(x: Tensor, scale: float, left: bool, beyond: Tensor) -> Tensor:
+    """[hi, hi, lo] or [hi, lo, hi] of scale x in fp16, with zeros up to whole chunks; adds the overflows to `beyond`."""
+    features = x.shape[-1]
+    width = _width(3 * features)
+    out = torch.empty(*x.shape[:-1], width, dtype=torch.float16, device=x.device)
+    with torch.cuda.device_of(x):
+        blocks = Blocks(CORNER // 4, 1, 4, 1)
+        numbers = x.numel() // features, features, scale, HALF_MAX, left, width, blocks.rows
+        _launch(kernels.split_kernel, (triton.cdiv(out.numel(), blocks.rows),), blocks, x.contiguous(), out, beyond, *numbers)
+    return out
 
 
 def has_tensor_cores(device: torch.device) -> bool:
@@ -66,10 +69,15 @@ def factors(score: LowRank) -> tuple[Tensor, Tensor]:
 def _prepare(score: LowRank) -> tuple[Tensor, Tensor]:
     """Both factors with one batch axis, in bits: split in fp16, or as they are if they do not fit."""
     root, batch = math.sqrt(LOG2E), score.shape[:-2]
-    q, k = (root * flat(z, batch, 2) for z in (score.q, score.k))
-    if has_tensor_cores(q.device) and float(torch.maximum(q.abs().max(), k.abs().max())) < HALF_MAX:
-        q, k = split(q, True), split(k, False)
-    return _padded(q), _padded(k)
+    q, k = (flat(z, batch, 2) for z in (score.q, score.k))
+    if has_tensor_cores(q.device):
+        beyond = torch.zeros(1, dtype=torch.int32, device=q.device)
+        halves = split(q, root, True, beyond), split(k, root, False, beyond)
+        if not bool(beyond):
+            return halves
+    missing = _width(q.shape[-1]) - q.shape[-1]
+    q, k = (torch.nn.functional.pad(root * z, (0, missing)).contiguous() for z in (q, k))
+    return q, k
 
 
 def _aligned(x: Tensor) -> Tensor:
