@@ -11,7 +11,8 @@ import gromap
 
 ROOT = Path(gromap.__file__).parent
 ROOMS = [  # from the ground up; a file may import from rooms below its own
-    ["costs", "engine.score", "engine.kernels", "engine.descent", "files", "mesh.mesh", "mesh.exact", "mesh.formats"],
+    ["engine.kernels", "engine.descent", "engine.move"],
+    ["costs", "engine.score", "files", "mesh.mesh", "mesh.exact", "mesh.formats"],
     ["engine.tiles", "engine.mixture", "engine.triton", "engine.truncation", "mesh.texture", "mesh.formats.polygons"],
     ["engine.backend", "engine.kept", "mesh.poisson"],
     ["engine.replay"],

@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from gromap.engine import Kept, LowRank, Pairs, Replay, Score, focus, kept, lse, sums, whole
+from gromap.engine import Kept, LowRank, Pairs, Replay, Score, focus, fused_move, kept, lse, sums, whole
 
 
 @dataclass(frozen=True)
@@ -84,10 +84,10 @@ LOOSE = 0.5  # misplaced mass of a plan that is too far from any coupling to go 
 FOCUS_EVERY = 10  # steps between two looks for the tiles that matter
 
 
-Step = Callable[[Any, "_Marginals", Tensor], tuple[Tensor, Tensor]]
+Step = Callable[[Any, "Marginals", Tensor], tuple[Tensor, Tensor]]
 
 
-class _Marginals:
+class Marginals:
     """Both marginals as one vector: every elementwise step then runs once, for f and g together."""
 
     def __init__(self, log_a: Tensor, log_b: Tensor):
@@ -104,22 +104,27 @@ def sinkhorn(
     score: Pairs, log_a: Tensor, log_b: Tensor, start: Potentials, options: Sinkhorn, replay: Replay | None = None
 ) -> Potentials:
     """Run the inner loop from the given potentials.  replay: kept by who calls again with the same marginals and update."""
-    to = _Marginals(log_a, log_b)
+    to = Marginals(log_a, log_b)
     z = torch.cat([start.f, start.g], -1)  # (..., N + M)
     heat = options.annealing.temperatures() if options.annealing else []
-    step = STEPS[options.update]
     rescue = _averaged_step if options.update == "symmetric" else _standard_step
     for t in heat:
-        z = t * _rescue(*step(score * (1 / t), to, z / t), score * (1 / t), to, rescue)[0]
+        hot = score * (1 / t)
+        if options.update == "standard":
+            z, error = _standard_step(hot, to, z / t)
+        else:
+            z, _, _, error = _symmetric_step(hot, to, z / t, z / t, z[..., :1], False)
+        z = t * _rescue(z, error, hot, to, rescue)[0]
     ahead, age = (start.ahead, start.age) if not heat else (None, None)
     near, replay = score if options.update == "standard" else kept(score), replay or Replay()
 
     def advance(score: Pairs | Kept, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         z, ahead, age, _ = state
-        new, error = step(score, to, ahead)
-        if options.update != "accelerated":
-            return new, new, age, error
-        return new, *_look_ahead(z, ahead, new, age, to.mass), error
+        if options.update != "standard":
+            return _symmetric_step(score, to, z, ahead, age, options.update == "accelerated")
+        assert not isinstance(score, Kept)
+        new, error = _standard_step(score, to, ahead)
+        return new, new, age, error
 
     fresh = torch.full_like(z[..., :1], -1.0)
     state = z, z if ahead is None else ahead, fresh if age is None else age, z.new_full(z.shape[:-1], torch.inf)
@@ -132,7 +137,9 @@ def sinkhorn(
         if n == 0 or options.steps - n < look:
             state, n = advance(near, state), n + 1
         else:
-            steps = steps or replay.steps(advance, near, state, look, not focused and options.steps - n >= 3 * look)
+            if steps is None or n == 1 + look:  # few steps may be enough: a graph must wait until they were not
+                again = not focused and options.steps - n >= 3 * look and (n > 1 or replay.graph is not None)
+                steps = replay.steps(advance, near, state, look, again)
             state, n = steps(state), n + look
         if n == 1 or n % look == 1 or look == 1 or n == options.steps:
             z, ahead, age, error = state
@@ -147,28 +154,38 @@ def sinkhorn(
     return Potentials(*to.split(z), ahead, age, len(heat) + n, error)
 
 
-def _look_ahead(old: Tensor, at: Tensor, new: Tensor, age: Tensor, mass: Tensor) -> tuple[Tensor, Tensor]:
-    """Nesterov's extrapolation new + β (new - old); β = 0 once the step opposes the movement (O'Donoghue & Candès 2015)."""
-    move = new - old
-    along = (mass * move * (new - at)).sum(-1, keepdim=True)
-    age = torch.where(along < 0, 0.0, age + 1)
-    return torch.addcmul(new, age / (age + 3), move), age
+def _symmetric_step(score: Pairs | Kept, to: Marginals, *state: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Alg. sinkhorn_symm in one sweep, from the potentials, where to look, and the rest that `move` takes."""
+    f, g = to.split(state[1])
+    totals = sums(score, f + to.log_a, g + to.log_b)
+    return fused_move(totals, to.log, *state) or move(totals, to, *state)
 
 
-def _symmetric_step(score: Pairs | Kept, to: _Marginals, z: Tensor) -> tuple[Tensor, Tensor]:
-    """f <- f - ½ log(r / a), g <- g - ½ log(c / b) with the row and column sums r, c of π: Alg. sinkhorn_symm in one sweep.
+def move(
+    totals: tuple[Tensor, Tensor], to: Marginals, old: Tensor, ahead: Tensor, age: Tensor, momentum: bool
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """f <- f - ½ log(r / a), g <- g - ½ log(c / b) with the row and column sums r, c of π at `ahead`.
 
-    After a jump of Γ or ε the exponentials may overflow, or underflow along a whole row: then z stays as it is and the error
-    is infinite, until `_rescue` takes the step. Near the solution π_ij <= min(a_i, b_j) and this cannot happen.
+    With momentum, the next step looks at new + β (new - old), where β = 0 once a step opposes the movement (Nesterov's
+    extrapolation, O'Donoghue & Candès 2015). Returns the potentials, where to look next, the age, and the marginal error.
+
+    After a jump of Γ or ε the exponentials may overflow, or underflow along a whole row: then no step is taken and the error is
+    infinite, until `_rescue` takes it. Near the solution π_ij <= min(a_i, b_j) and this cannot happen.
     """
-    total = torch.cat(sums(score, *to.split(z + to.log)), -1)
+    total = torch.cat(totals, -1)
     ratio = (total.log() - to.log).masked_fill(to.empty, 0.0)  # points without mass keep their potential
     lost = ~torch.isfinite(ratio.sum(-1))
     error = torch.linalg.vector_norm(total - to.mass, 1, -1).masked_fill(lost, torch.inf)
-    return torch.sub(z, ratio.masked_fill(lost[..., None], 0.0), alpha=0.5), error
+    new = torch.sub(ahead, ratio.masked_fill(lost[..., None], 0.0), alpha=0.5)
+    if not momentum:
+        return new, new, age, error
+    moved = new - old
+    along = (to.mass * moved * (new - ahead)).sum(-1, keepdim=True)
+    age = torch.where(along < 0, 0.0, age + 1)
+    return new, torch.addcmul(new, age / (age + 3), moved), age, error
 
 
-def _standard_step(score: Score, to: _Marginals, z: Tensor) -> tuple[Tensor, Tensor]:
+def _standard_step(score: Score, to: Marginals, z: Tensor) -> tuple[Tensor, Tensor]:
     """f from g, then g from the new f: Alg. sinkhorn. Columns come out exact; the error is that of the rows before."""
     f, g = to.split(z)
     new = half_step(score, to.log_b, g)
@@ -176,17 +193,14 @@ def _standard_step(score: Score, to: _Marginals, z: Tensor) -> tuple[Tensor, Ten
     return torch.cat([new, half_step(score.mT, to.log_a, new)], -1), error
 
 
-def _averaged_step(score: Score, to: _Marginals, z: Tensor) -> tuple[Tensor, Tensor]:
+def _averaged_step(score: Score, to: Marginals, z: Tensor) -> tuple[Tensor, Tensor]:
     """Alg. sinkhorn_symm as printed, through log-sum-exp; the error is not known."""
     f, g = to.split(z)
     new = torch.cat([half_step(score, to.log_b, g), half_step(score.mT, to.log_a, f)], -1)
     return 0.5 * (z + new), z.new_full(z.shape[:-1], torch.nan)
 
 
-STEPS: dict[str, Step] = {"standard": _standard_step, "symmetric": _symmetric_step, "accelerated": _symmetric_step}
-
-
-def _rescue(z: Tensor, error: Tensor, score: Score, to: _Marginals, step: Step) -> tuple[Tensor, Tensor]:
+def _rescue(z: Tensor, error: Tensor, score: Score, to: Marginals, step: Step) -> tuple[Tensor, Tensor]:
     """A step through log-sum-exp, over all tiles, for the problems that misplace more mass than LOOSE, or overflow.
 
     After a standard one, columns are exact whatever the potentials were: the plan has mass one, and Γ may be updated from it.

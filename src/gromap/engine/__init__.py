@@ -47,6 +47,7 @@ __all__ = [
     "cost_gradient",
     "engine_name",
     "focus",
+    "fused_move",
     "kept",
     "lse",
     "once",
@@ -92,6 +93,15 @@ def small_descents(x: Tensor, y: Tensor, *problem: Any) -> Any:
     from gromap.engine import descent
 
     return descent.descents(x, y, *problem) if descent.serves(x, y) else None
+
+
+def fused_move(sums: tuple[Tensor, Tensor], log_mass: Tensor, old: Tensor, ahead: Tensor, *momentum: Any) -> Any:
+    """The step of both potentials after such sums, in two launches (move.py); None where there is no such kernel."""
+    if not fused_for(ahead):
+        return None
+    from gromap.engine import move
+
+    return move.move(sums, log_mass, old, ahead, *momentum)
 
 
 def sums(score: Score | Kept, u: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
