@@ -11,7 +11,7 @@ import torch
 import gromap
 from gromap import CntGW, Landscape, Loop, Search, Sinkhorn, Space, landmarks, landscape, solve
 from gromap.datasets import humans
-from gromap.search import cooled, descend, hops, merge, random_starts, reach, sign_flips
+from gromap.search import cooled, descend, hops, merge, random_starts, sign_flips
 from gromap.sinkhorn import Potentials
 from gromap.solvers.loop import alternate
 from tests.conftest import cloud, rotation
@@ -36,8 +36,7 @@ def problem(pair, eps=0.05):
 
 def test_a_batch_of_starts_equals_the_starts_one_by_one(pair):
     p = problem(pair)
-    spread = reach(p.x, p.y, p.a, p.b)
-    gamma = torch.cat([sign_flips(*spread), random_starts(*spread, 4, seed=0)])
+    gamma = torch.cat([sign_flips(*p.spread), random_starts(*p.spread, 4, seed=0)])
     options = Loop(Sinkhorn(20), adaptive=False, max_iter=6, tol=1e-12)
     zero = lambda *lead: Potentials(p.a.new_zeros(*lead, len(p.a)), p.b.new_zeros(*lead, len(p.b)))  # noqa: E731
     together = alternate(p, gamma, zero(len(gamma)), options)
@@ -58,19 +57,18 @@ def test_merging():
 
 def test_descent_ends_at_distinct_minima_that_count_their_starts(pair):
     p = problem(pair)
-    spread = reach(p.x, p.y, p.a, p.b)
-    found = descend(p, random_starts(*spread, 30, seed=0), 1e-5)
+    found = descend(p, random_starts(*p.spread, 30, seed=0), 1e-5)
     assert float(found.count.sum()) == 30
     assert bool((found.energy[1:] >= found.energy[:-1]).all())
     assert merge(found.gamma, found.energy).tolist() == list(range(len(found)))
-    fewer = descend(p, random_starts(*spread, 30, seed=0), 1e-5, keep=2)
+    fewer = descend(p, random_starts(*p.spread, 30, seed=0), 1e-5, keep=2)
     assert float(fewer.energy[0]) == pytest.approx(float(found.energy[0]), rel=1e-3)
 
 
 def test_cooling_leaves_the_wide_minima(people):
     x, y, *_ = people
     p = problem((x[:80], y[:90], None, None), eps=1e-3)
-    starts = random_starts(*reach(p.x, p.y, p.a, p.b), 20, seed=0)
+    starts = random_starts(*p.spread, 20, seed=0)
     gamma, count = cooled(p, starts, 1e-4)
     assert len(gamma) < len(starts)
     assert float(count.sum()) == len(starts)

@@ -19,7 +19,7 @@ from gromap import _check
 from gromap.files import read, write
 from gromap.plan import Plan
 from gromap.prepare import spaces_of, units_of
-from gromap.search import Minima, descend, distinct, grain, random_starts, reach, sign_flips
+from gromap.search import Minima, descend, distinct, grain, random_starts, sign_flips
 from gromap.sinkhorn import Potentials, Sinkhorn, sinkhorn
 from gromap.solution import Solution
 from gromap.solve import solve
@@ -203,8 +203,7 @@ def landscape(
     units = units_of(x, y, scale)
     tol = Loop().tol * x.scale * y.scale / (units[0] * units[1])
     coarse = CntGW().problem(x, y, units, eps).coarser(points, points)
-    spread = reach(coarse.x, coarse.y, coarse.a, coarse.b)
-    gamma = torch.cat([sign_flips(*spread), random_starts(*spread, starts, seed)])[:starts]
+    gamma = torch.cat([sign_flips(*coarse.spread), random_starts(*coarse.spread, starts, seed)])[:starts]
     parts = [descend(coarse, part, 10 * tol) for part in gamma.split(BATCH)]
     gamma, energy, count = (torch.cat(z) for z in zip(*((m.gamma, m.energy, m.count) for m in parts), strict=True))
     pick, count = distinct(gamma / grain(coarse), energy, count)

@@ -34,6 +34,9 @@ COARSE = 160  # points of the clouds of line 3
 FINER = {"cpu": 400, "cuda": 256}  # and of line 5: as many as one launch a round serves on a GPU
 HEATS = (5e-2, 1.5e-2, 5e-3)  # temperatures of line 2, over the constant part of the energy
 FLIPPED, HOPPED = 3, 5  # leading axes, and singular directions, whose signs are flipped
+ROUND = 3  # outer steps until starts that came together are merged
+NEARLY = 5e-3  # misplaced mass at which an outer step of the search ends
+SETTLED = 0.1  # share of the tolerance of the energy, for 8 |Γ - Γ'|² of one step
 SAME = 0.15  # relative distance of two Γ that count as one, entries in units of √(σ_d σ_e)
 KEPT = 8  # distinct minima that are worth a finer cloud
 TIE = 0.01  # relative gap of energies that a coarse cloud cannot be trusted with
@@ -102,15 +105,9 @@ class Search:
             raise ValueError(f"Search needs starts >= 0, got {self.starts}.")
 
 
-def reach(x: Tensor, y: Tensor, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
-    """Standard deviations along the axes: |Γ_de| <= σ_d σ_e for every coupling."""
-    sx, sy = ((w.double() @ z.double().square()).sqrt() for z, w in ((x, a), (y, b)))
-    return sx, sy
-
-
 def grain(problem: CntProblem) -> Tensor:
     """√(σ_d σ_e), to compare Γ by: as it is, a long axis hides the others; in correlations, noise counts as much.  (D, E)"""
-    sx, sy = reach(problem.x, problem.y, problem.a, problem.b)
+    sx, sy = problem.spread
     unit = (sx[:, None] * sy).sqrt()
     return unit.clamp(min=max(1e-6 * float(unit.max()), 1e-30))  # all points may be one
 
@@ -133,13 +130,13 @@ def random_starts(sx: Tensor, sy: Tensor, count: int, seed: int) -> Tensor:
 
 def hops(gamma: Tensor, directions: int = HOPPED) -> Tensor:
     """Γ with the signs of one or two of its leading singular directions flipped.  (H, D, E)"""
-    u, s, vt = torch.linalg.svd(gamma, full_matrices=False)
+    u, s, vt = torch.linalg.svd(gamma.cpu(), full_matrices=False)  # so small that a GPU takes longer
     few = range(min(directions, s.shape[-1]))
     flips = [c for k in (1, 2) for c in itertools.combinations(few, k)]
     signs = s.new_ones(len(flips), s.shape[-1])
     for row, chosen in enumerate(flips):
         signs[row, list(chosen)] = -1.0
-    return (u[..., None, :, :] * (signs * s[..., None, :])[..., None, :] @ vt[..., None, :, :]).flatten(0, -3)
+    return (u[..., None, :, :] * (signs * s[..., None, :])[..., None, :] @ vt[..., None, :, :]).flatten(0, -3).to(gamma)
 
 
 @dataclass(frozen=True)
@@ -155,7 +152,7 @@ class Minima:
     def __len__(self) -> int:
         return len(self.energy)
 
-    def take(self, k: list[int]) -> Minima:
+    def take(self, k: list[int] | slice) -> Minima:
         return Minima(self.gamma[k], self.energy[k], self.f[k], self.g[k], self.count[k])
 
     def duals(self, k: int) -> Potentials:
@@ -171,42 +168,45 @@ def descend(
     steps: int = 31,
     rounds: int = 8,
 ) -> Minima:
-    """Run a batch of starts down to distinct minima, merged on the way.
+    """Run a batch of starts down to distinct minima, merged on the way; small clouds on a GPU take one launch for all of it.
 
     tol: energies that change by less in a round have settled.  keep: of the distinct ones, the worse third is dropped in each
     round, down to so many; None = all are kept to the end.  count: how many starts each one stands for.
     """
-    options = Loop(Sinkhorn(steps, tol=5e-3), adaptive=False, max_iter=3, tol=1e-3 * tol)
+    count, unit = gamma.new_ones(len(gamma)) if count is None else count, grain(problem)
+    found = _launch(problem, gamma, count, tol, steps, ROUND * rounds)
+    if found is not None:
+        return _merged(found, unit)[0].take(slice(keep))
+    options = Loop(Sinkhorn(steps, tol=NEARLY), adaptive=False, max_iter=ROUND, tol=1e-3 * tol)
     f, g = (w.new_zeros(len(gamma), len(w)) for w in (problem.a, problem.b))
-    count = gamma.new_ones(len(gamma)) if count is None else count
-    energy, replay, unit = torch.full_like(count, torch.inf), Replay(), grain(problem)
+    found, replay = Minima(gamma, torch.full_like(count, torch.inf), f, g, count), Replay()
     for _ in range(rounds):
-        last = energy
-        gamma, energy, f, g = _advance(problem, gamma, f, g, options, replay)
-        settled = (last - energy).abs() <= tol
-        energy = energy.nan_to_num(nan=torch.inf)
-        pick, count = distinct(gamma / unit, energy, count)
-        if keep is not None:
-            most = max(keep, 2 * len(pick) // 3)
-            pick, count = pick[:most], count[:most]
-        gamma, energy, f, g = (z[pick] for z in (gamma, energy, f, g))
+        end = alternate(problem, found.gamma, Potentials(found.f, found.g), options, replay=replay)
+        settled = (found.energy - end.energy).abs() <= tol
+        found, pick = _merged(Minima(end.gamma, end.energy, end.duals.f, end.duals.g, found.count), unit)
+        most = None if keep is None else max(keep, 2 * len(found) // 3)
+        found, pick = found.take(slice(most)), pick[:most]
         if bool(settled[pick].all()):
             break
-    return Minima(gamma, energy, f, g, count)
+    return found
 
 
-def _advance(
-    problem: CntProblem, gamma: Tensor, f: Tensor, g: Tensor, options: Loop, replay: Replay
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Γ, energies and potentials after `options.max_iter` outer steps of a batch; on a GPU, small clouds take one launch."""
+def _launch(problem: CntProblem, gamma: Tensor, count: Tensor, tol: float, steps: int, outer: int) -> Minima | None:
+    """Where a batch of starts is after so many outer steps, or has settled; None where no kernel serves such clouds."""
     clouds = problem.x, problem.y, (problem.x_norms, problem.y_norms), (problem.log_a, problem.log_b)
-    budget = options.max_iter, options.sinkhorn.steps, options.sinkhorn.tol or 0.0
-    found = small_descents(*clouds, gamma, g, problem.eps, *budget)
-    if found is None:
-        end = alternate(problem, gamma, Potentials(f, g), options, replay=replay)
-        return end.gamma, end.energy, end.duals.f, end.duals.g
-    energy, _ = problem.energy(found.gamma, found.new, transport_value(problem, Potentials(found.f, found.g), found.rows))
-    return found.gamma, energy, found.f, found.g
+    end = small_descents(*clouds, gamma, problem.eps, outer, steps, NEARLY, SETTLED * tol)
+    if end is None:
+        return None
+    energy, _ = problem.energy(end.gamma, end.new, transport_value(problem, Potentials(end.f, end.g), end.rows))
+    return Minima(end.gamma, energy, end.f, end.g, count)
+
+
+def _merged(minima: Minima, unit: Tensor) -> tuple[Minima, Tensor]:
+    """The distinct ones, and which these are."""
+    energy = minima.energy.nan_to_num(nan=torch.inf)
+    pick, count = distinct(minima.gamma / unit, energy, minima.count)
+    gamma, energy, f, g = (z[pick] for z in (minima.gamma, energy, minima.f, minima.g))
+    return Minima(gamma, energy, f, g, count), pick
 
 
 def cooled(problem: CntProblem, gamma: Tensor, tol: float) -> tuple[Tensor, Tensor]:
@@ -219,12 +219,11 @@ def cooled(problem: CntProblem, gamma: Tensor, tol: float) -> tuple[Tensor, Tens
     return gamma, count
 
 
-def merge(gamma: Tensor, energy: Tensor, same: float = SAME) -> Tensor:
+def merge(gamma: Tensor, energy: Tensor, same: float = SAME) -> np.ndarray:
     """For each Γ the index of the lowest one that it is the same as, within a relative distance.  (S,)"""
-    order = energy.argsort(stable=True)
-    flat = gamma[order].flatten(1)
-    size = flat.norm(dim=1)
-    gaps = (torch.cdist(flat, flat) <= same * size).cpu().numpy()  # [i, j]: i is the same as j
+    order = energy.cpu().numpy().argsort(kind="stable")
+    flat = gamma.flatten(1).cpu()[torch.from_numpy(order)]
+    gaps = (torch.cdist(flat, flat) <= same * flat.norm(dim=1)).numpy()  # [i, j]: i is the same as j
     owner, leaders = np.arange(len(order)), []
     for i in range(len(order)):
         near = [j for j in leaders if gaps[i, j]]
@@ -232,26 +231,26 @@ def merge(gamma: Tensor, energy: Tensor, same: float = SAME) -> Tensor:
             owner[i] = near[0]
         else:
             leaders.append(i)
-    where = torch.empty_like(order)
-    where[order] = order[torch.from_numpy(owner).to(order.device)]
+    where = np.empty_like(order)
+    where[order] = order[owner]
     return where
 
 
 def distinct(gamma: Tensor, energy: Tensor, count: Tensor) -> tuple[Tensor, Tensor]:
     """The indices of distinct Γ, the lowest first, and how many starts each stands for.  (K,) twice"""
     owner = merge(gamma, energy)
-    kept = owner.unique()
-    kept = kept[energy[kept].argsort(stable=True)]
-    return kept, torch.zeros_like(count).index_add_(0, owner, count)[kept]
+    starts = np.bincount(owner, weights=count.cpu().numpy(), minlength=len(owner))
+    kept = np.unique(owner)
+    kept = kept[energy.cpu().numpy()[kept].argsort(kind="stable")]
+    return torch.from_numpy(kept).to(gamma.device), torch.from_numpy(starts[kept]).to(count)
 
 
 def coarse_minima(problem: CntProblem, tol: float, seed: int, search: Search) -> tuple[Tensor, Tensor]:
     """Lines 1 to 4: distinct Γ on coarse clouds, the lowest first, and how many starts each stands for.  (K, D, E), (K,)"""
     coarse = problem.coarser(COARSE, COARSE)
-    spread = reach(coarse.x, coarse.y, coarse.a, coarse.b)
-    drawn = random_starts(*spread, search.starts, seed)
+    drawn = random_starts(*coarse.spread, search.starts, seed)
     half = len(drawn) // 2
-    gamma, count = cooled(coarse, torch.cat([sign_flips(*spread), drawn[:half]]), tol)
+    gamma, count = cooled(coarse, torch.cat([sign_flips(*coarse.spread), drawn[:half]]), tol)
     count = torch.cat([count, count.new_ones(len(drawn) - half)])
     first = descend(coarse, torch.cat([gamma, drawn[half:]]), tol, keep=12, count=count)
     again = descend(coarse, hops(first.gamma[:RIVALS]), tol, keep=12)
@@ -270,10 +269,10 @@ def best_start(
 
     hand: of a match on coarse clouds, > 0 where it keeps left and right; it decides among minima that are nearly equal.
     """
-    gamma, count = coarse_minima(problem, 10 * loop.tol, seed, search or Search())
     few = FINER[problem.x.device.type]
     finer = problem.coarser(few, few)
-    minima = descend(finer, gamma[:KEPT], loop.tol, count=count[:KEPT], steps=51)
+    gamma, count = coarse_minima(finer, 10 * loop.tol, seed, search or Search())
+    minima = descend(finer, gamma[:KEPT], 10 * loop.tol, count=count[:KEPT], steps=51)
     if hand is not None:
         minima = minima.take(_keep_hand(finer, minima, hand))
     rivals = KEPT if len(problem.a) <= few and len(problem.b) <= few else RIVALS

@@ -14,7 +14,7 @@ from gromap import _check
 from gromap.chirality import handedness
 from gromap.engine import LowRank, apply, focus
 from gromap.plan import Plan
-from gromap.search import Landmarks, Minima, Search, best_start, landmark_start, random_starts, reach
+from gromap.search import Landmarks, Minima, Search, best_start, landmark_start, random_starts
 from gromap.sinkhorn import Potentials, Sinkhorn, half_step, sinkhorn
 from gromap.solution import Solution, State
 from gromap.solvers import CntGW, Loop, Multiscale, Solver
@@ -132,8 +132,7 @@ def _state(init: Any, problem: CntProblem, seed: int) -> State:
         state = State(landmark_start(init, x, y))
     elif isinstance(init, str):
         name = _check.choice(init, ["auto", "zero", "random"], "init")
-        spread = reach(x, y, problem.a, problem.b)
-        state = State(random_starts(*spread, 1, seed)[0] if name == "random" else x.new_zeros(shape))
+        state = State(random_starts(*problem.spread, 1, seed)[0] if name == "random" else x.new_zeros(shape))
     elif isinstance(init, Plan):
         state = State(_gamma_of_plan(init, problem))
     else:

@@ -13,7 +13,7 @@ pytest.importorskip("triton", reason="Triton is not installed")
 
 from gromap.engine.descent import descents, serves
 from gromap.objective import lifted_score
-from gromap.search import random_starts, reach
+from gromap.search import random_starts
 from gromap.sinkhorn import Potentials, Sinkhorn
 from gromap.solvers.cnt import CntProblem
 from gromap.solvers.loop import Loop, alternate
@@ -34,15 +34,14 @@ def problem(n, m, d, e, seed=0, eps=1e-2, dtype=torch.float32):
     return CntProblem(*(z.to(DEVICE, dtype) for z in (x, y, a, b)), eps)
 
 
-def run(p, gamma, outer, inner, tol):
-    g = gamma.new_zeros(len(gamma), len(p.b), dtype=torch.float32)
-    return descents(p.x, p.y, (p.x_norms, p.y_norms), (p.log_a, p.log_b), gamma, g, p.eps, outer, inner, tol)
+def run(p, gamma, outer, inner, tol, still=0.0):
+    return descents(p.x, p.y, (p.x_norms, p.y_norms), (p.log_a, p.log_b), gamma, p.eps, outer, inner, tol, still)
 
 
 @pytest.mark.parametrize(("n", "m", "d", "e"), [(5, 7, 1, 1), (33, 20, 3, 2), (70, 90, 5, 21), (40, 64, 33, 40)])
 def test_a_descent_is_what_its_potentials_say(n, m, d, e):
     p = problem(n, m, d, e)
-    gamma = random_starts(*reach(p.x, p.y, p.a, p.b), 2, seed=1)
+    gamma = random_starts(*p.spread, 2, seed=1)
     end = run(p, gamma, 1, 60, 5e-3)
     torch.testing.assert_close(end.gamma, gamma, rtol=1e-6, atol=1e-7)
     s = lifted_score(gamma, p.x.double(), p.y.double(), p.eps, norms=(p.x_norms.double(), p.y_norms.double())).dense()
@@ -57,7 +56,7 @@ def test_a_descent_is_what_its_potentials_say(n, m, d, e):
 
 def test_a_descent_goes_where_the_loop_goes():
     p, q = (problem(24, 18, 3, 4, eps=0.2, dtype=dtype) for dtype in (torch.float32, torch.float64))
-    gamma = random_starts(*reach(p.x, p.y, p.a, p.b), 2, seed=2)
+    gamma = random_starts(*p.spread, 2, seed=2)
     end = run(p, gamma, 5, 200, 1e-5)
     zero = Potentials(q.a.new_zeros(2, 24), q.b.new_zeros(2, 18))
     loop = Loop(Sinkhorn(1000, tol=1e-7), adaptive=False, max_steps=1000, max_iter=5, tol=1e-15)
@@ -67,9 +66,21 @@ def test_a_descent_goes_where_the_loop_goes():
     torch.testing.assert_close(end.gamma[1:2], alone.gamma)
 
 
+def test_a_descent_stops_where_gamma_has_settled():
+    p = problem(24, 18, 3, 4, eps=0.2)
+    gamma = random_starts(*p.spread, 2, seed=2)
+    three, four, many = (run(p, gamma, outer, 200, 1e-5) for outer in (3, 4, 40))
+    assert not torch.equal(three.gamma, four.gamma)
+    assert torch.equal(run(p, gamma, 40, 200, 1e-5, still=1.0).gamma, three.gamma)  # the fewest
+    settled = run(p, gamma, 40, 200, 1e-5, still=1e-8)
+    assert not torch.equal(settled.gamma, four.gamma)
+    assert float(8 * (settled.gamma - settled.new).square().sum((-2, -1)).max()) <= 1.01e-8
+    torch.testing.assert_close(settled.gamma, many.gamma, rtol=1e-2, atol=1e-3)
+
+
 def test_hot_and_cold_starts_stay_finite():
     p = problem(50, 60, 6, 6, eps=1e-4)
-    gamma = torch.cat([100 * random_starts(*reach(p.x, p.y, p.a, p.b), 2, seed=3), p.x.new_zeros(1, 6, 6).double()])
+    gamma = torch.cat([100 * random_starts(*p.spread, 2, seed=3), p.x.new_zeros(1, 6, 6).double()])
     end = run(p, gamma, 3, 31, 5e-3)
     assert all(bool(torch.isfinite(z).all()) for z in end)
     assert float((end.rows.sum(-1) - 1).abs().max()) < 0.3

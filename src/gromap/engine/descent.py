@@ -2,9 +2,9 @@
 """A few outer steps of CNT-GW on small clouds, whole: one launch for a batch of starts, one program for each start.
 
 On a GPU, small problems wait for launches from Python. Here a program keeps Γ and both potentials to itself and runs, for each
-outer step,
+outer step, until Γ has settled,
 
-    q   <- (16/ε) X Γ
+    s   <- score of C_Γ, kept in memory of its own, which stays in the caches
     f,g <- a standard step through log-sum-exp, which is safe after any change of Γ
     f,g <- symmetrised steps with momentum, as sinkhorn.py, until the marginals are met
     Γ'  <- Xᵀ π Y
@@ -24,9 +24,10 @@ from torch import Tensor
 from triton.runtime.errors import OutOfResources
 
 NUMBERS = 8192  # of the features of a cloud, padded to powers of two: 256 points of 32 axes, 128 of 64
-BLOCK = 8192  # pairs of points of a block of rows against all columns, about
+BLOCK = 16384  # pairs of points of a block of rows against all columns, about
 LOG2E = math.log2(math.e)
 DOT = tl.constexpr("tf32x3")
+LEAST = 3  # outer steps that all take: from a saddle point, Γ moves little at first
 
 
 class Descent(NamedTuple):
@@ -46,7 +47,7 @@ _refused: set[tuple[int, ...]] = set()  # sizes that a smaller card has no room 
 def sizes(x: Tensor, y: Tensor) -> tuple[int, int, int, int]:
     """Rows, columns and features with their padding, and the rows of a block."""
     tall, wide, width = (triton.next_power_of_2(max(16, z)) for z in (len(x), len(y), max(x.shape[1], y.shape[1])))
-    return tall, wide, width, max(16, min(32, tall, BLOCK // wide))
+    return tall, wide, width, max(16, min(64, tall, BLOCK // wide))
 
 
 def serves(x: Tensor, y: Tensor) -> bool:
@@ -61,15 +62,16 @@ def descents(
     norms: tuple[Tensor, Tensor],
     logs: tuple[Tensor, Tensor],
     gamma: Tensor,
-    g: Tensor,
     eps: float,
     outer: int,
     inner: int,
     tol: float,
+    still: float,
 ) -> Descent | None:
-    """Outer steps from a batch of Γ and of potentials g, each with at most `inner` Sinkhorn steps down to `tol`.
+    """Outer steps from a batch of Γ and of potentials zero, each with at most `inner` Sinkhorn steps down to `tol`.
 
-    None where the card has no room for it.  x, y: features.  norms: |X_i|² and |Y_j|².  logs: of the weights.
+    A start stops once 8 |Γ - Γ'|² <= still.  None where the card has no room for it.  x, y: features.  norms: |X_i|² and
+    |Y_j|².  logs: of the weights.
     """
     batch, (n, d), (m, e) = len(gamma), x.shape, y.shape
     tall, wide, width, _ = padding = sizes(x, y)
@@ -78,13 +80,14 @@ def descents(
         return torch.nn.functional.pad(z.float(), (0, width - z.shape[-1], 0, size - z.shape[-2])).contiguous()
 
     old, new = padded(gamma, width), x.new_empty(batch, width, width)
-    f, rows, g = x.new_empty(batch, n), x.new_empty(batch, n), g.float().clone()
-    error, scratch = x.new_empty(batch), x.new_empty(batch, tall * (width + 1))
+    f, rows, g = x.new_empty(batch, n), x.new_empty(batch, n), x.new_empty(batch, m)
+    error, scratch = x.new_empty(batch), x.new_empty(batch, tall * (wide + 1))
     clouds = padded(x, tall), padded(y, wide), *(z.float().contiguous() for z in (*norms, *logs))
     state = old, new, f, g, rows, error, scratch
     with torch.cuda.device_of(x):
         try:
-            descent_kernel[(batch,)](*clouds, *state, n, m, LOG2E / eps, outer, inner, tol, *padding, num_warps=8, num_stages=1)
+            numbers = n, m, LOG2E / eps, outer, inner, tol, still, LEAST
+            descent_kernel[(batch,)](*clouds, *state, *numbers, *padding, num_warps=8, num_stages=1)
         except OutOfResources:
             _refused.add(padding)
             return None
@@ -99,22 +102,14 @@ def ratio(total, log_mass, inside):
 
 
 @triton.jit
-def block_scores(Q, XN, first, n, k, yn, unit, width: tl.constexpr, BM: tl.constexpr):
-    """s of a block of rows against all columns, in bits, without potentials."""
-    i = first + tl.arange(0, BM)
-    q = tl.load(Q + i[:, None] * width + tl.arange(0, width)[None, :])
-    xn = tl.load(XN + i, mask=i < n, other=0.0)
-    return tl.dot(q, k, 4.0 * unit * xn[:, None] * yn[None, :], input_precision=DOT)
-
-
-@triton.jit
-def standard_step(Q, XN, LA, U, n, k, yn, g, lb, unit, NP: tl.constexpr, width: tl.constexpr, BM: tl.constexpr):
+def standard_step(S, LA, U, n, g, lb, NP: tl.constexpr, MP: tl.constexpr, BM: tl.constexpr):
     """f from g, then g from the new f, by log-sum-exp: safe for any potentials."""
-    top = tl.full([k.shape[1]], -1e30, tl.float32)
-    total = tl.zeros([k.shape[1]], tl.float32)
+    j = tl.arange(0, MP)
+    top = tl.full([MP], -1e30, tl.float32)
+    total = tl.zeros([MP], tl.float32)
     for first in range(0, n, BM):
-        s = block_scores(Q, XN, first, n, k, yn, unit, width, BM)
         rows = first + tl.arange(0, BM)
+        s = tl.load(S + rows[:, None] * MP + j[None, :])
         t = s + (g + lb)[None, :]
         peak = tl.max(t, 1)
         f_rows = -(peak + tl.log2(tl.sum(tl.exp2(t - peak[:, None]), 1)))
@@ -130,50 +125,51 @@ def standard_step(Q, XN, LA, U, n, k, yn, g, lb, unit, NP: tl.constexpr, width: 
     return f, tl.where(lb > -float("inf"), -(top + tl.log2(total)), 0.0)
 
 
-@triton.jit(do_not_specialize=["n", "m"])
+@triton.jit(do_not_specialize=["n", "m", "outer", "inner", "least"])
 def descent_kernel(
-    X, Y, XN, YN, LA, LB, GAMMA, NEW, F, G, R, ERROR, SCRATCH, n, m, unit, outer, inner, tol,
+    X, Y, XN, YN, LA, LB, GAMMA, NEW, F, G, R, ERROR, SCRATCH, n, m, unit, outer, inner, tol, still, least,
     NP: tl.constexpr, MP: tl.constexpr, width: tl.constexpr, BM: tl.constexpr,
 ):  # fmt: skip
     """One start. Rows pass through memory between blocks and whole vectors: `debug_barrier` is where the threads meet."""
     batch = tl.program_id(0).to(tl.int64)
-    Q, U = SCRATCH + batch * NP * (width + 1), SCRATCH + batch * NP * (width + 1) + NP * width
+    S, U = SCRATCH + batch * NP * (MP + 1), SCRATCH + batch * NP * (MP + 1) + NP * MP
     F, G, R = F + batch * n, G + batch * m, R + batch * n
     i, j, d = tl.arange(0, NP), tl.arange(0, MP), tl.arange(0, width)
     i_in, j_in = i < n, j < m
     la = tl.load(LA + i, mask=i_in, other=-float("inf")) * 1.4426950408889634
     lb = tl.load(LB + j, mask=j_in, other=-float("inf")) * 1.4426950408889634
     a, b = tl.exp2(la), tl.exp2(lb)
-    k = tl.load(Y + j[None, :] * width + d[:, None])
-    yn = tl.load(YN + j, mask=j_in, other=0.0)
     square = batch * width * width + d[:, None] * width + d[None, :]
     gamma = tl.load(GAMMA + square)
-    g = tl.load(G + j, mask=j_in, other=0.0) * 1.4426950408889634
-    f = tl.zeros([NP], tl.float32)
-    error = 2.0
-    for _ in range(outer):
+    f, g = tl.zeros([NP], tl.float32), tl.zeros([MP], tl.float32)
+    error, moved, taken = 2.0, 1e30, 0
+    while (taken < outer) & ((moved > still) | (taken < least)):
         tl.store(GAMMA + square, gamma)
+        k = tl.load(Y + j[None, :] * width + d[:, None])
+        yn = tl.load(YN + j, mask=j_in, other=0.0)
         for first in range(0, n, BM):
             rows = first + tl.arange(0, BM)
-            x = tl.load(X + rows[:, None] * width + d[None, :])
-            q = tl.dot(x, gamma, input_precision=DOT) * (16.0 * unit)
-            tl.store(Q + rows[:, None] * width + d[None, :], q)
+            q = tl.dot(tl.load(X + rows[:, None] * width + d[None, :]), gamma, input_precision=DOT) * (16.0 * unit)
+            xn = tl.load(XN + rows, mask=rows < n, other=0.0)
+            s = tl.dot(q, k, 4.0 * unit * xn[:, None] * yn[None, :], input_precision=DOT)
+            tl.store(S + rows[:, None] * MP + j[None, :], s)
         tl.debug_barrier()
 
-        f, g = standard_step(Q, XN, LA, U, n, k, yn, g, lb, unit, NP, width, BM)
+        f, g = standard_step(S, LA, U, n, g, lb, NP, MP, BM)
         f_ahead, g_ahead, age, step = f, g, -1.0, 0
         error = 2.0
         while (step < inner) & (error > tol):
             tl.store(U + i, f_ahead + la)
             tl.debug_barrier()
             v = g_ahead + lb
-            c = tl.zeros([MP], tl.float32)
+            total = tl.zeros([BM, MP], tl.float32)
             for first in range(0, n, BM):
-                s = block_scores(Q, XN, first, n, k, yn, unit, width, BM)
                 rows = first + tl.arange(0, BM)
+                s = tl.load(S + rows[:, None] * MP + j[None, :])
                 p = tl.exp2(s + tl.load(U + rows)[:, None] + v[None, :])
                 tl.store(R + rows, tl.sum(p, 1), mask=rows < n)
-                c += tl.sum(p, 0)
+                total += p
+            c = tl.sum(total, 0)
             tl.debug_barrier()
             r = tl.load(R + i, mask=i_in, other=0.0)
             tl.debug_barrier()
@@ -186,19 +182,23 @@ def descent_kernel(
             f_ahead, g_ahead = f + age / (age + 3.0) * f_move, g + age / (age + 3.0) * g_move
             step += 1
         if error > 0.5:  # too far from any coupling: now columns are exact, and Γ' is that of a plan of mass one
-            f, g = standard_step(Q, XN, LA, U, n, k, yn, g, lb, unit, NP, width, BM)
+            f, g = standard_step(S, LA, U, n, g, lb, NP, MP, BM)
 
         tl.store(U + i, f + la)
         tl.debug_barrier()
         gamma = tl.zeros([width, width], tl.float32)
         y = tl.load(Y + j[:, None] * width + d[None, :])
         for first in range(0, n, BM):
-            s = block_scores(Q, XN, first, n, k, yn, unit, width, BM)
             rows = first + tl.arange(0, BM)
+            s = tl.load(S + rows[:, None] * MP + j[None, :])
             p = tl.exp2(s + tl.load(U + rows)[:, None] + (g + lb)[None, :])
             tl.store(R + rows, tl.sum(p, 1), mask=rows < n)
             x = tl.load(X + rows[None, :] * width + d[:, None])
             gamma += tl.dot(x, tl.dot(p, y, input_precision=DOT), input_precision=DOT)
+        tl.debug_barrier()
+        change = gamma - tl.load(GAMMA + square)
+        moved = 8.0 * tl.sum(tl.sum(change * change, 1))
+        taken += 1
         tl.debug_barrier()
 
     tl.store(NEW + square, gamma)
