@@ -130,13 +130,13 @@ def random_starts(sx: Tensor, sy: Tensor, count: int, seed: int) -> Tensor:
 
 def hops(gamma: Tensor, directions: int = HOPPED) -> Tensor:
     """Γ with the signs of one or two of its leading singular directions flipped.  (H, D, E)"""
-    u, s, vt = torch.linalg.svd(gamma.cpu(), full_matrices=False)  # so small that a GPU takes longer
+    u, s, vt = torch.linalg.svd(gamma, full_matrices=False)
     few = range(min(directions, s.shape[-1]))
     flips = [c for k in (1, 2) for c in itertools.combinations(few, k)]
     signs = s.new_ones(len(flips), s.shape[-1])
     for row, chosen in enumerate(flips):
         signs[row, list(chosen)] = -1.0
-    return (u[..., None, :, :] * (signs * s[..., None, :])[..., None, :] @ vt[..., None, :, :]).flatten(0, -3).to(gamma)
+    return (u[..., None, :, :] * (signs * s[..., None, :])[..., None, :] @ vt[..., None, :, :]).flatten(0, -3)
 
 
 @dataclass(frozen=True)
@@ -219,11 +219,12 @@ def cooled(problem: CntProblem, gamma: Tensor, tol: float) -> tuple[Tensor, Tens
     return gamma, count
 
 
-def merge(gamma: Tensor, energy: Tensor, same: float = SAME) -> np.ndarray:
+def merge(gamma: Tensor, energy: Tensor, same: float = SAME) -> Tensor:
     """For each Γ the index of the lowest one that it is the same as, within a relative distance.  (S,)"""
-    order = energy.cpu().numpy().argsort(kind="stable")
-    flat = gamma.flatten(1).cpu()[torch.from_numpy(order)]
-    gaps = (torch.cdist(flat, flat) <= same * flat.norm(dim=1)).numpy()  # [i, j]: i is the same as j
+    order = energy.argsort(stable=True)
+    flat = gamma[order].flatten(1)
+    size = flat.norm(dim=1)
+    gaps = (torch.cdist(flat, flat) <= same * size).cpu().numpy()  # [i, j]: i is the same as j
     owner, leaders = np.arange(len(order)), []
     for i in range(len(order)):
         near = [j for j in leaders if gaps[i, j]]
@@ -231,18 +232,17 @@ def merge(gamma: Tensor, energy: Tensor, same: float = SAME) -> np.ndarray:
             owner[i] = near[0]
         else:
             leaders.append(i)
-    where = np.empty_like(order)
-    where[order] = order[owner]
+    where = torch.empty_like(order)
+    where[order] = order[torch.from_numpy(owner).to(order.device)]
     return where
 
 
 def distinct(gamma: Tensor, energy: Tensor, count: Tensor) -> tuple[Tensor, Tensor]:
     """The indices of distinct Γ, the lowest first, and how many starts each stands for.  (K,) twice"""
     owner = merge(gamma, energy)
-    starts = np.bincount(owner, weights=count.cpu().numpy(), minlength=len(owner))
-    kept = np.unique(owner)
-    kept = kept[energy.cpu().numpy()[kept].argsort(kind="stable")]
-    return torch.from_numpy(kept).to(gamma.device), torch.from_numpy(starts[kept]).to(count)
+    kept = owner.unique()
+    kept = kept[energy[kept].argsort(stable=True)]
+    return kept, torch.zeros_like(count).index_add_(0, owner, count)[kept]
 
 
 def coarse_minima(problem: CntProblem, tol: float, seed: int, search: Search) -> tuple[Tensor, Tensor]:
