@@ -32,7 +32,7 @@ ROOMS = [  # from the ground up; a file may import from rooms below its own
     ["landscape", "pairwise", "flows"],
     [""],
     ["demo", "bench", "bench.machine", "bench.shapes", "bench.scores", "bench.parts", "bench.jobs", "bench.settings"],
-    ["bench.match", "bench.matches", "bench.curves", "bench.plans", "bench.tables"],
+    ["bench.match", "bench.matches", "bench.curves", "bench.plans", "bench.trajectories", "bench.tables"],
     ["bench.figures"],
     ["bench.report"],
     ["bench.paper"],

@@ -13,10 +13,12 @@ import numpy as np
 import pytest
 import torch
 
+from gromap import solve
 from gromap.bench import curves, figures, paper, plans
 from gromap.bench.jobs import Job, keep, keep_all, read
 from gromap.bench.settings import FULL, OTHERS, QUICK, SOLVERS, Row
 from gromap.bench.tables import curve_table, match_table
+from gromap.bench.trajectories import EPS, KINDS, path, spaces
 from gromap.cli import main
 from gromap.mesh import Mesh
 
@@ -173,6 +175,36 @@ def test_curves_compare_with_the_lowest_settled_energy():
     assert rows[0] == ["solver", "updates", "10", "adaptive"]
     assert rows[1] == ["Entropic-GW", "standard", "1.50 (1e-03)", ""]
     assert rows[2] == ["Kernel-GW", "standard", "0.50 (5e-01)", "1.00 (1e-03)"]
+
+
+def test_curves_are_averaged_over_seeds_each_against_its_own_lowest():
+    def record(energy: float) -> dict:
+        return {"energy": [9.0, energy], "marginal_error": [1.0, 1e-3], "seconds": [1.0, 2.0]}
+
+    records = {("Kernel-GW", "standard", b, s): record(e) for b, s, e in [("10", "0", 3.0), ("20", "0", 2.0), ("10", "1", 8.0)]}
+    table = curve_table(records)
+    assert table.rows[1] == ["Kernel-GW", "standard", "1.25 (1e-03)", "1.00 (1e-03)"]
+    assert "averages over 2 draws" in table.note
+    (axis,) = [a for a in figures.convergence(records, "steps").axes if a.lines]
+    assert [line.get_ydata()[-1] for line in axis.lines] == [5.5, 2.0, 5.0]  # both budgets, and the mean of the lowest
+
+
+def test_a_sixth_power_swings_between_two_plans():
+    moved = {job.key: job.run()["moved"] for job in plans.oscillation(TINY, CPU)}
+    assert min(moved["6"][1:]) > 1.9  # all of the mass, in every step
+    assert moved["2"][-1] < 0.01
+
+
+def test_few_symmetrised_steps_hold_entropic_gw_back_but_not_kernel_gw():
+    x, y = spaces()
+    best = solve(x, y, epsilon=EPS, tol=1e-8).gamma[0]
+    ends = {kind: np.array(path(*kind, 5))[-10:] for kind in KINDS}
+    short = {kind: 1 - end @ best / (best @ best) for kind, end in ends.items()}
+    assert np.abs(short["Kernel-GW", "symmetric"]).max() < 0.2
+    assert short["Entropic-GW", "symmetric"].min() > 0.25
+    assert short["Entropic-GW", "standard"].min() > 1  # on the other side of the origin
+    done = path("Kernel-GW", "symmetric", 100)
+    np.testing.assert_allclose(done[-1], best, atol=2e-3)
 
 
 def test_finer_faces_keep_the_surface():

@@ -10,7 +10,7 @@ import numpy as np
 from gromap._check import extra
 from gromap.bench.jobs import Records
 from gromap.bench.settings import ORDER
-from gromap.bench.tables import budgets, panels, reference
+from gromap.bench.tables import average, budgets, panels, reference, seeds
 from gromap.mesh import Mesh
 from gromap.mesh.texture import checkerboard
 from gromap.report.figures import camera_at, render
@@ -33,11 +33,12 @@ def new(**options: Any) -> Figure:
 
 
 def convergence(records: Records, legend: str) -> Figure:
-    """Energy against time: one panel for each solver and update, one colour for each budget."""
+    """Energy against time, averaged over seeds: one panel for each solver and update, one colour for each budget."""
     shown, names = panels(records), budgets(records)
     shades = extra("matplotlib", "plot").colormaps["viridis"](np.linspace(0, 0.9, len(names)))
     colours = dict(zip(names, shades, strict=True)) | {"adaptive": ADAPTIVE}
-    best = max(reference(records, solver) for solver, _ in shown)
+    lowest = {solver: float(np.mean([reference(records, solver, seed) for seed in seeds(records)])) for solver, _ in shown}
+    best = max(lowest.values())
     ends = [r["energy"][-1] for r in records.values() if np.isfinite(r["energy"][-1])]
     top = max(2.2 * best, 1.1 * min(5 * best, max(ends, default=0.0)))  # where curves end is seen, where they start need not be
     down = -(-len(shown) // ACROSS)
@@ -46,11 +47,10 @@ def convergence(records: Records, legend: str) -> Figure:
     handles = {}
     for axis, (solver, update) in zip(axes, shown, strict=False):
         for budget in names:
-            for key, record in records.items():
-                if key[:3] == (solver, update, budget):
-                    style = {"color": colours[budget], "lw": 1.3, "alpha": 0.9}
-                    handles[budget] = axis.plot(record["seconds"], record["energy"], **style)[0]
-        axis.axhline(reference(records, solver), color="0.7", lw=0.8, zorder=0)
+            runs = [record for key, record in records.items() if key[:3] == (solver, update, budget)]
+            if runs:
+                handles[budget] = axis.plot(*average(runs), color=colours[budget], lw=1.3, alpha=0.9)[0]
+        axis.axhline(lowest[solver], color="0.7", lw=0.8, zorder=0)
         axis.set(xscale="log", ylim=(0, top))
         axis.xaxis.set_minor_formatter(extra("matplotlib.ticker", "plot").NullFormatter())
         axis.set_title(f"{solver}, {update}", fontsize=9)
@@ -121,6 +121,36 @@ def oscillation(records: Records) -> Figure:
         axis.imshow(np.array(plan), cmap="magma_r")
         axis.set(xticks=[], yticks=[])
         axis.set_title(f"sixth power, {when} the last step", fontsize=9)
+    return figure
+
+
+def trajectories(records: Records) -> Figure:
+    """Both clouds, and the steps of each solver over the energy as a function of Γ."""
+    ground, runs = records[("energy",)], {key: r for key, r in records.items() if len(key) == 3}
+    shown = sorted({key[:2] for key in runs})
+    figure = new(figsize=(13, 4.4))
+    inputs, *axes = figure.subplots(1, 1 + len(shown))
+    line, plane = np.array(ground["x"])[:, 0], np.array(ground["y"])
+    inputs.plot(line, np.full_like(line, plane[:, 1].min() - 0.4), "|", ms=9, label="α, on a line")
+    inputs.plot(*plane.T, ".", label="β, in a plane")
+    inputs.set(aspect="equal", xticks=[], yticks=[])
+    inputs.set_title("inputs", fontsize=9)
+    inputs.legend(fontsize=8, loc="upper left")
+    inner = sorted({int(key[2]) for key in runs})
+    colours = extra("matplotlib", "plot").colormaps["plasma"](np.linspace(0.1, 0.85, len(inner)))
+    for axis, (solver, update) in zip(axes, shown, strict=True):
+        energy = np.array(ground["energy"]).T
+        axis.contourf(ground["side"], ground["side"], energy, levels=24, cmap="Greys_r", alpha=0.6)
+        for steps, colour in zip(inner, colours, strict=True):
+            path = np.array(runs[solver, update, str(steps)]["path"])
+            axis.plot(*path.T, "o-", ms=2.5, lw=1.1, color=colour, label=str(steps))
+        axis.plot(*ground["best"], "k*", ms=11, zorder=1.9)
+        axis.set(aspect="equal", xlim=(-0.3, 0.3), ylim=(-0.3, 0.3))
+        axis.set_title(f"{solver}, {update}", fontsize=9)
+        axis.set_xlabel("Γ₁")
+    axes[0].set_ylabel("Γ₂")
+    legend = axes[0].get_legend_handles_labels()
+    figure.legend(*legend, title="Sinkhorn steps", loc="outside upper center", ncols=len(inner), fontsize=8)
     return figure
 
 

@@ -23,8 +23,10 @@ from gromap.bench.matches import dims, matches
 from gromap.bench.plans import costs, flows, oscillation, textures
 from gromap.bench.report import write
 from gromap.bench.settings import FULL, QUICK, Sizes
+from gromap.bench.trajectories import trajectories
 
-EXPERIMENTS = {e.__name__: e for e in (oscillation, dims, costs, matches, textures, flows, others, thresholds, curves)}
+EACH = (oscillation, trajectories, dims, costs, matches, textures, flows, others, thresholds, curves)
+EXPERIMENTS = {e.__name__: e for e in EACH}
 MODES = {"quick": QUICK, "full": FULL}
 Stage = Callable[[str], AbstractContextManager[Tell]]
 

@@ -21,8 +21,11 @@ figure { margin: 1.2rem 0 } img { max-width: 100%; background: #fff; border-radi
 figcaption, .note { color: var(--faint); font-size: .9rem }
 .wide { overflow-x: auto } table { border-collapse: collapse; font-size: .87rem; font-variant-numeric: tabular-nums }
 th, td { border: 1px solid var(--line); padding: .3rem .6rem; text-align: left; white-space: nowrap }
-th { background: var(--head); font-weight: 600 }
+th { background: var(--head); font-weight: 600 } .many td { white-space: normal; min-width: 3.5rem }
 """
+
+
+MANY = 8  # columns beyond which cells are broken into lines, to fit the page
 
 
 @dataclass(frozen=True)
@@ -106,7 +109,8 @@ def _html(part: Part, folder: Path) -> str:
         case Table(rows, note):
             lines = [_row(row, "td" if number else "th") for number, row in enumerate(rows)]
             below = f'<p class="note">{_inline(note)}</p>' if note else ""
-            return f'<div class="wide"><table>{"".join(lines)}</table></div>{below}'
+            many = ' class="many"' if len(rows[0]) > MANY else ""
+            return f'<div class="wide"><table{many}>{"".join(lines)}</table></div>{below}'
 
 
 def _row(cells: Sequence[str], tag: str) -> str:

@@ -104,10 +104,10 @@ def oscillation(sizes: Sizes, device: torch.device) -> Iterator[Job]:
     def run(power: int) -> dict[str, Any]:
         rng = np.random.default_rng(5)
         x, y = rng.normal(size=(8, 2)), rng.normal(size=(8, 2))
-        method = gromap.EntropicGW(Loop(Sinkhorn(600, tol=1e-7), max_iter=1, adaptive=False))
+        method = gromap.EntropicGW(Loop(Sinkhorn(1000, tol=1e-4), max_steps=1000, max_iter=1, adaptive=False))
         options: dict[str, Any] = {"cost": gromap.Power(power), "epsilon": 1e-2, "dim": 8, "method": method}
         seen = [gromap.solve(x, y, init="zero", **options)]
-        for _ in range(5):  # one step at a time, from where the last one ended
+        for _ in range(7):  # one step at a time, from where the last one ended
             seen.append(gromap.solve(x, y, init=seen[-1], **options))
         plans = [sol.plan.dense() for sol in seen]
         moves = [float(np.abs(p - q).sum()) for p, q in itertools.pairwise(plans)]

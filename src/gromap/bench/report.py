@@ -80,6 +80,14 @@ def contents(folder: Path, out: Path, left_out: list[str]) -> Iterator[Part]:
         yield draw(figures.flows, {key: records[key] for key in keys if key in records}, out, "flows", caption)
     for experiment, title, legend, caption in CURVES:
         yield from _curves(read(folder, experiment), out, experiment, title, legend, caption)
+    if records := read(folder, "trajectories"):
+        yield Title("Steps of the linear map (Fig. convergencebias)")
+        caption = (
+            "Γ after each outer step from π = α⊗β, over the energy that it should minimise; the star is the lowest minimum. "
+            "With few Sinkhorn steps, standard ones hold Γ back, and here end in the other minimum; symmetrised ones go "
+            "straight, but Entropic-GW then falls back towards the origin, where Kernel-GW stays about the minimum."
+        )
+        yield draw(figures.trajectories, records, out, "trajectories", caption)
     if records := read(folder, "oscillation"):
         yield Title("A cost that is not CNT (Fig. gradientbias)")
         caption = "Entropic-GW settles for squared norms, and swings between two plans for their third power."
