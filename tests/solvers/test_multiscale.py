@@ -7,17 +7,22 @@ import numpy as np
 import pytest
 import torch
 
-from gromap import CntGW, Loop, Multiscale, Sinkhorn, Solution, solve
+from gromap import CntGW, Loop, Multiscale, Sinkhorn, Solution, Space, measure, solve
 from gromap.datasets import humans
 from gromap.measure import coarsen
 from tests.conftest import cloud
 
 
-@pytest.mark.parametrize("k", [7, 600])
-def test_coarsening_keeps_mass_and_mean(k):
+@pytest.mark.parametrize(("k", "pairs"), [(7, 1e9), (600, 1e9), (600, 0)])  # from farthest points, drawn points, median cuts
+def test_coarsening_keeps_mass_and_mean(k, pairs, monkeypatch):
+    monkeypatch.setattr(measure, "LLOYD", pairs)
     x, a = (torch.from_numpy(z) for z in cloud(1500, 4, 0))
+    a[::3] = 0.0
+    x[::3] += 100.0  # where there is no mass there are no cells
     centres, mass = coarsen(x, a, k)
-    assert len(centres) <= k
+    assert 0.8 * k < len(centres) <= k
+    assert bool((mass > 0).all())
+    assert float(centres.max()) < 50
     torch.testing.assert_close(mass.sum(), a.sum())
     torch.testing.assert_close(mass @ centres, a @ x)
 
@@ -83,3 +88,15 @@ def test_weights_and_warm_start(pair):
 def test_bad_options(bad):
     with pytest.raises(ValueError, match="Multiscale needs"):
         Multiscale(**bad)
+
+
+def test_exact_norms_are_carried_down_all_levels():
+    x, y = (Space(cloud(200, 3, seed)[0], dim=2) for seed in (0, 1))
+    fine = CntGW(exact_norms=True).problem(x, y, (x.scale, y.scale), 0.05)
+    mean = float(fine.a @ fine.x_norms)
+    level = fine
+    for n in (60, 15):
+        level = level.coarser(n, n)
+        assert float(level.a @ level.x_norms) == pytest.approx(mean, rel=1e-5)
+        assert level.constant == fine.constant
+    assert float(level.a @ level.x.square().sum(-1)) < 0.9 * mean  # two axes do not hold them

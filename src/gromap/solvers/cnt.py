@@ -98,6 +98,7 @@ class CntProblem(Bilinear):
     """Γ is a (D, E) matrix in float64, or a batch of them."""
 
     primal = False
+    carried = False  # the norms of a coarse problem are means of exact ones, not those of its cell means
 
     def __init__(
         self,
@@ -132,12 +133,12 @@ class CntProblem(Bilinear):
     def coarser(self, n: int, m: int) -> CntProblem:
         """The same problem between at most n and m cell means."""
         sides = (self.x, self.a, self.x_norms, n), (self.y, self.b, self.y_norms, m)
-        if self.exact is None:
+        if self.exact is None and not self.carried:
             (x, a), (y, b) = (coarsen(z, w, k) for z, w, _, k in sides)
             return CntProblem(x, y, a, b, self.eps, self.truncation)
         (x, a), (y, b) = (coarsen(torch.cat([z, s[:, None]], 1), w, k) for z, w, s, k in sides)
         coarse = CntProblem(x[:, :-1].contiguous(), y[:, :-1].contiguous(), a, b, self.eps, self.truncation)
-        coarse.x_norms, coarse.y_norms, coarse.constant = x[:, -1], y[:, -1], self.constant
+        coarse.x_norms, coarse.y_norms, coarse.constant, coarse.carried = x[:, -1], y[:, -1], self.constant, True
         return coarse
 
     def at(self, eps: float) -> CntProblem:
