@@ -6,7 +6,8 @@ import torch
 
 from gromap import Gaussian, KernelPCA, Nystrom, Power, Space
 from gromap import embedding as module
-from gromap.embedding import kernel_matrix
+from gromap.embedding import embed, kernel_matrix
+from gromap.measure import Measure
 from tests.conftest import cloud
 
 COSTS = [Power(1.0), Power(0.5), Gaussian(1.5)]
@@ -133,3 +134,16 @@ def test_moments_are_sums_over_all_pairs(cost):
     c, w = cost(torch.from_numpy(x), torch.from_numpy(x)).numpy(), space.weights
     np.testing.assert_allclose(space.moments.squares.numpy(), c**2 @ w, rtol=1e-12)
     np.testing.assert_allclose(space.moments.norms.numpy(), (space.features**2).sum(1), rtol=1e-9)
+
+
+@pytest.mark.parametrize(("width", "dim"), [(10.0, 40), (100.0, 5), (100.0, 30)])
+def test_smooth_kernels_have_few_axes(width, dim):
+    """Beyond these, A is rounding errors, which are no directions to search in."""
+    x = torch.from_numpy(np.random.default_rng(0).normal(size=(700, 3)))
+    measure, cost = Measure(x, torch.full((700,), 1 / 700, dtype=torch.float64)), Gaussian(width)
+    found = embed(cost, measure, dim, KernelPCA())
+    costs = cost(x, x)
+    expected = torch.linalg.eigvalsh(kernel_matrix(costs, measure.weights) / 700).flip(0)[:dim]
+    torch.testing.assert_close(found.spectrum, expected, rtol=0, atol=1e-11 * float(expected[0]))
+    apart = (found.features[:, None] - found.features).square().sum(-1)
+    torch.testing.assert_close(apart, costs, rtol=0, atol=1e-3 * float(costs.max()))

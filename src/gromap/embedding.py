@@ -28,7 +28,8 @@ from gromap.measure import Measure, drawn_points, farthest_points, nearest, own_
 DENSE = 4096  # up to this size the cost matrix is kept (128 MiB in float64)
 SMALL = 512  # up to this size the eigenvectors are computed directly
 OVERSAMPLING = 8
-LEAST = 4  # sweeps from a random start: fewer have never been enough for a look at the residual
+LEAST = 3  # sweeps from a random start until a first look at the residual
+DOUBT, NOISE = 1e-8, 1e-12  # shares of the norm of A: of columns to look at closely, and of those that are rounding errors
 ROUGH = 1e-2  # residual of eigenvectors that a sweep should have mended: landmarks gave no start for it
 CUTOFF = 1e-13  # eigenvalues below this share of the largest are rounding errors: their features are zero
 
@@ -234,20 +235,38 @@ def _krylov(kernel: _Kernel, guess: Tensor, dim: int, tol: float, max_sweeps: in
     """Rayleigh-Ritz in the block Krylov space span{Q, AQ, A²Q, ...}; one sweep over all pairs per block, `least` of them."""
     root = kernel.root[:, None]
     block = _orthonormal(guess - root * (kernel.root @ guess) if kernel.centred else guess)
-    basis, image, sweeps = block, kernel(block), 1  # Q and K diag(√a) Q
+    basis, image, sweeps, last = block, kernel(block), 1, max_sweeps == 1  # Q and K diag(√a) Q
+    top = (root * image).norm()
     while True:
-        last = sweeps == max_sweeps or basis.shape[1] + block.shape[1] > len(basis)
         if sweeps >= least or last:
             theta, ritz = kernel.leading(_symmetric(basis.mT @ (root * image)), dim)
             v, moved = basis @ ritz, image @ ritz
             residual = float((root * moved - v * theta).norm(dim=0).max() / theta.abs().max().clamp(min=1e-300))
             if residual <= tol or last:
                 return theta, v, moved, residual
-        block = root * image[:, -block.shape[1] :]
-        for _ in range(2):  # twice is enough
-            block = block - basis @ (basis.mT @ block)
-        block = _orthonormal(block)
+        block = _beyond(basis, root * image[:, -block.shape[1] :], top)
+        if block.shape[1] == 0 or basis.shape[1] + block.shape[1] > len(basis):
+            last = True
+            continue
         basis, image, sweeps = torch.cat([basis, block], 1), torch.cat([image, kernel(block)], 1), sweeps + 1
+        last = sweeps == max_sweeps
+
+
+def _beyond(basis: Tensor, block: Tensor, top: Tensor) -> Tensor:
+    """An orthonormal basis of what a block adds to a space, but for columns that are rounding errors of A, of norm `top`.
+
+    A smooth kernel has few eigenvalues above them, and noise, scaled up, would not be orthogonal to the basis.
+    """
+    for _ in range(2):  # twice is enough
+        block = block - basis @ (basis.mT @ block)
+    q, r = torch.linalg.qr(block)
+    if float(r.diagonal().abs().min()) > DOUBT * top:
+        return q
+    u, size, _ = torch.linalg.svd(r)
+    q = q @ u[:, size > NOISE * top]
+    for _ in range(2):
+        q = _orthonormal(q - basis @ (basis.mT @ q))
+    return q
 
 
 def _finish(kernel: _Kernel, theta: Tensor, v: Tensor, image: Tensor, residual: float) -> Embedding:

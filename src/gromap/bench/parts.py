@@ -21,11 +21,11 @@ figure { margin: 1.2rem 0 } img { max-width: 100%; background: #fff; border-radi
 figcaption, .note { color: var(--faint); font-size: .9rem }
 .wide { overflow-x: auto } table { border-collapse: collapse; font-size: .87rem; font-variant-numeric: tabular-nums }
 th, td { border: 1px solid var(--line); padding: .3rem .6rem; text-align: left; white-space: nowrap }
-th { background: var(--head); font-weight: 600 } .many td { white-space: normal; min-width: 3.5rem }
+th { background: var(--head); font-weight: 600 }
 """
 
 
-MANY = 8  # columns beyond which cells are broken into lines, to fit the page
+MANY = 8  # columns beyond which cells are broken at their commas, to fit the page
 
 
 @dataclass(frozen=True)
@@ -107,14 +107,15 @@ def _html(part: Part, folder: Path) -> str:
             image = f'<img alt="{html.escape(caption)}" src="data:image/png;base64,{data}">'
             return f"<figure>{image}<figcaption>{_inline(caption)}</figcaption></figure>"
         case Table(rows, note):
-            lines = [_row(row, "td" if number else "th") for number, row in enumerate(rows)]
+            broken = len(rows[0]) > MANY
+            lines = [_row(row, "td" if number else "th", broken) for number, row in enumerate(rows)]
             below = f'<p class="note">{_inline(note)}</p>' if note else ""
-            many = ' class="many"' if len(rows[0]) > MANY else ""
-            return f'<div class="wide"><table{many}>{"".join(lines)}</table></div>{below}'
+            return f'<div class="wide"><table>{"".join(lines)}</table></div>{below}'
 
 
-def _row(cells: Sequence[str], tag: str) -> str:
-    return "<tr>" + "".join(f"<{tag}>{_inline(cell)}</{tag}>" for cell in cells) + "</tr>"
+def _row(cells: Sequence[str], tag: str, broken: bool) -> str:
+    comma = ",<br>" if broken else ", "
+    return "<tr>" + "".join(f"<{tag}>{_inline(cell).replace(', ', comma)}</{tag}>" for cell in cells) + "</tr>"
 
 
 def _inline(text: str) -> str:

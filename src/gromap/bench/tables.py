@@ -20,7 +20,7 @@ def match_table(records: Records) -> Table:
     solvers = sorted({key[2] for key in records}, key=ORDER.index)
     cases = {key[:2]: r for key, r in records.items()}
     order = sorted(cases, key=lambda c: (not cases[c]["run"], c[0] != "human", int(c[1]), c[0]))
-    rows = [["pair", "distances", "N, M", *solvers]]
+    rows = [["pair", "distances", "points", *solvers]]
     for pair, n in order:
         cells = [match_cell(records[pair, n, s]) if (pair, n, s) in records else "" for s in solvers]
         rows.append([pair, "geodesic" if cases[pair, n]["geodesic"] else "straight", f"{int(n):,}", *cells])
