@@ -6,7 +6,7 @@ import torch
 
 from gromap import Gaussian, KernelPCA, Nystrom, Power, Space
 from gromap import embedding as module
-from gromap.embedding import embed, kernel_matrix
+from gromap.embedding import embed, kernel_matrix, signed_factors
 from gromap.measure import Measure
 from tests.conftest import cloud
 
@@ -147,3 +147,14 @@ def test_smooth_kernels_have_few_axes(width, dim):
     torch.testing.assert_close(found.spectrum, expected, rtol=0, atol=1e-11 * float(expected[0]))
     apart = (found.features[:, None] - found.features).square().sum(-1)
     torch.testing.assert_close(apart, costs, rtol=0, atol=1e-3 * float(costs.max()))
+
+
+@pytest.mark.parametrize(("power", "dim"), [(4.0, 5), (2.0, 20)])
+def test_signed_factors_of_costs_of_low_rank(power, dim):
+    x = torch.from_numpy(np.random.default_rng(0).normal(size=(700, 3)))
+    costs = Power(power)(x, x)
+    found = signed_factors(Power(power), Measure(x, torch.full((700,), 1 / 700, dtype=torch.float64)), dim)
+    error = float((costs + 2 * (found.values * found.signs) @ found.values.mT).norm() / costs.norm())
+    values = torch.linalg.eigvalsh(costs).square().sort(descending=True).values
+    assert error == pytest.approx(float(values[dim:].sum() / values.sum()) ** 0.5, abs=1e-6)
+    assert found.error == pytest.approx(error, abs=1e-6)
