@@ -17,7 +17,7 @@ ROOMS = [  # from the ground up; a file may import from rooms below its own
     ["engine.backend", "engine.kept", "mesh.poisson"],
     ["engine.replay"],
     ["engine", "_check", "mesh.formats.gltf", "mesh.formats.obj", "mesh.formats.plain", "mesh.formats.ply", "mesh.formats.vtk"],
-    ["measure", "mesh.io", "mesh.clean", "mesh.geodesic"],
+    ["measure", "eigen", "mesh.io", "mesh.clean", "mesh.geodesic"],
     ["mesh"],
     ["datasets", "mesh.embedding"],
     ["embedding", "sinkhorn", "objective", "plan", "mesh.cache"],

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from gromap import Gaussian, KernelPCA, Nystrom, Power, Space
-from gromap import embedding as module
+from gromap import Gaussian, KernelPCA, Nystrom, Power, Space, eigen
 from gromap.embedding import embed, kernel_matrix, signed_factors
 from gromap.measure import Measure
 from tests.conftest import cloud
@@ -27,8 +26,8 @@ def test_full_embedding_reproduces_the_cost(cost):
 def test_krylov_equals_dense_eigenvectors(cost, monkeypatch):
     x, a = cloud(300, 3, 1)
     dense = Space(x, a, cost, dim=10)
-    monkeypatch.setattr(module, "SMALL", 10)
-    monkeypatch.setattr(module, "DENSE", 100)  # stream the costs, never the (N, N) matrix
+    monkeypatch.setattr(eigen, "SMALL", 10)
+    monkeypatch.setattr(eigen, "DENSE", 100)  # stream the costs, never the (N, N) matrix
     streamed = Space(x, a, cost, dim=10, embedding=KernelPCA())
     np.testing.assert_allclose(streamed.spectrum, dense.spectrum, rtol=1e-9)
     np.testing.assert_allclose(streamed.features, dense.features, atol=1e-6 * np.abs(dense.features).max())
