@@ -77,12 +77,12 @@ def drawn_points(a: Tensor, k: int, generator: torch.Generator) -> Tensor:
 def nearest(x: Tensor, centres: Tensor) -> Tensor:
     """The index of the centre next to each point, in Euclidean distance.  (N,)"""
     origin = centres.mean(0)
-    if len(x) * len(centres) <= DENSE:
-        centres = centres - origin
-        return torch.addmm(-0.5 * centres.square().sum(-1), x - origin, centres.mT).argmax(1)
     unit = (centres - origin).abs().max().clamp(min=1e-30)
     x, centres = (x - origin) / unit, (centres - origin) / unit
-    return argmax(LowRank(x, centres), -0.5 * centres.square().sum(-1))
+    bias = -0.5 * centres.square().sum(-1)
+    if len(x) * len(centres) <= DENSE:
+        return torch.addmm(bias, x, centres.mT).argmax(1)
+    return argmax(LowRank(x, centres), bias)
 
 
 def coarsen(x: Tensor, a: Tensor, k: int) -> tuple[Tensor, Tensor]:

@@ -1,0 +1,29 @@
+"""Weighted clouds: the nearest centre, and points that are drawn."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from gromap import measure
+from gromap.measure import drawn_points, nearest, own_generator
+
+
+@pytest.mark.parametrize("dense", [1 << 24, 0])  # all distances, or by tiles
+@pytest.mark.parametrize(("scale", "offset"), [(1.0, 0.0), (1.0, 1e3), (1e25, 0.0), (1e-25, 1e3)])
+def test_the_nearest_centre(dense, scale, offset, monkeypatch):
+    monkeypatch.setattr(measure, "DENSE", dense)
+    generator = torch.Generator().manual_seed(0)
+    x = (torch.randn(300, 3, generator=generator) + offset) * scale
+    found = nearest(x, x[:40])
+    apart = torch.cdist(x.double(), x[:40].double())
+    assert float((apart.gather(1, found[:, None])[:, 0] - apart.min(1).values).max()) <= 1e-3 * scale
+    assert found[:40].tolist() == list(range(40))
+
+
+def test_points_are_drawn_by_weight_and_once():
+    weights = torch.cat([torch.full((50,), 1e-3), torch.ones(50), torch.zeros(20)])
+    chosen = drawn_points(weights, 40, own_generator(0))
+    assert len(chosen.unique()) == 40
+    assert int((chosen >= 100).sum()) == 0  # none without weight
+    assert int((chosen >= 50).sum()) > 35
