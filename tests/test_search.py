@@ -106,6 +106,13 @@ def test_seeds_reproduce_bit_for_bit(people):
     assert np.array_equal(lands[0].minima, lands[1].minima)
 
 
+def test_a_search_ends_no_higher_than_a_start_from_zero():
+    rng = np.random.default_rng(13)  # here coarse clouds lead Γ = 0 to a minimum that is 0.3 % higher
+    x, y = rng.normal(size=(260, 3)), rng.normal(size=(250, 3))
+    ends = [solve(x, y, epsilon=3e-3, init=init).history["energy"][-1] for init in (Search(starts=4), "zero")]
+    assert ends[0] <= ends[1] * (1 + 1e-4)
+
+
 def test_five_landmarks_choose_the_minimum(people):
     x, y, direct, mirrored = people
     feet = [np.where(side * x[:, 0] > 0, x[:, 1], np.inf).argmin() for side in (1, -1)]

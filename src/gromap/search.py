@@ -6,7 +6,8 @@
     2  half of them cool down from temperatures at which most minima are not there yet: they find the wide ones
     3  a few outer steps; starts that came together are merged, and only the better distinct ones go on, until they settle
     4  hops from the best minima: flipped signs of one or two of their singular directions, as in 3
-    5  the best distinct minima on finer clouds, and those that are close to a tie on the points themselves, or 5000 cells
+    5  the best distinct minima, and Γ = 0 again, on finer clouds, and those that are close to a tie on the points themselves,
+       or 5000 cells
 
 `landmarks` lets the user choose instead.
 """
@@ -272,7 +273,8 @@ def best_start(
     few = FINER[problem.x.device.type]
     finer = problem.coarser(few, few)
     gamma, count = coarse_minima(finer, 10 * loop.tol, seed, search or Search())
-    minima = descend(finer, gamma[:KEPT], 10 * loop.tol, count=count[:KEPT], steps=51)
+    gamma = torch.cat([gamma[:KEPT], torch.zeros_like(gamma[:1])])  # from Γ = 0 coarse clouds may lead elsewhere
+    minima = descend(finer, gamma, 10 * loop.tol, count=torch.cat([count[:KEPT], torch.ones_like(count[:1])]), steps=51)
     if hand is not None:
         minima = minima.take(_keep_hand(finer, minima, hand))
     rivals = KEPT if len(problem.a) <= few and len(problem.b) <= few else RIVALS
