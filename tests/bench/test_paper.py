@@ -207,6 +207,13 @@ def test_few_symmetrised_steps_hold_entropic_gw_back_but_not_kernel_gw():
     np.testing.assert_allclose(done[-1], best, atol=2e-3)
 
 
+def test_steps_that_are_not_all_there_are_drawn_as_they_are():
+    keys = [("Entropic-GW", "standard", "5"), ("Entropic-GW", "standard", "10"), ("Kernel-GW", "symmetric", "5")]
+    ground = {"x": [[0.0]], "y": [[0.0, 1.0]], "side": [-0.4, 0.4], "energy": [[1.0, 2.0], [3.0, 4.0]], "best": [0.1, 0.1]}
+    records = {("energy",): ground} | {key: {"path": [[0.0, 0.0], [0.1, 0.1]]} for key in keys}
+    assert [len(axis.lines) for axis in figures.trajectories(records).axes[1:]] == [3, 2]  # and the star
+
+
 def test_finer_faces_keep_the_surface():
     mesh = Mesh(np.array([[0.0, 0, 0], [1, 0, 0], [0, 1, 0], [1, 1, 0]]), np.array([[0, 1, 2], [1, 3, 2]]))
     fine, values = figures.quartered(mesh, mesh.vertices)

@@ -138,19 +138,18 @@ def trajectories(records: Records) -> Figure:
     inputs.legend(fontsize=8, loc="upper left")
     inner = sorted({int(key[2]) for key in runs})
     colours = extra("matplotlib", "plot").colormaps["plasma"](np.linspace(0.1, 0.85, len(inner)))
+    energy, handles = np.array(ground["energy"]).T, {}
     for axis, (solver, update) in zip(axes, shown, strict=True):
-        energy = np.array(ground["energy"]).T
         axis.contourf(ground["side"], ground["side"], energy, levels=24, cmap="Greys_r", alpha=0.6)
         for steps, colour in zip(inner, colours, strict=True):
-            path = np.array(runs[solver, update, str(steps)]["path"])
-            axis.plot(*path.T, "o-", ms=2.5, lw=1.1, color=colour, label=str(steps))
+            if run := runs.get((solver, update, str(steps))):
+                handles[steps] = axis.plot(*np.array(run["path"]).T, "o-", ms=2.5, lw=1.1, color=colour)[0]
         axis.plot(*ground["best"], "k*", ms=11, zorder=1.9)
         axis.set(aspect="equal", xlim=(-0.3, 0.3), ylim=(-0.3, 0.3))
         axis.set_title(f"{solver}, {update}", fontsize=9)
         axis.set_xlabel("Γ₁")
-    axes[0].set_ylabel("Γ₂")
-    legend = axes[0].get_legend_handles_labels()
-    figure.legend(*legend, title="Sinkhorn steps", loc="outside upper center", ncols=len(inner), fontsize=8)
+        axis.set_ylabel("Γ₂" if axis is axes[0] else "")
+    figure.legend(handles.values(), handles, title="Sinkhorn steps", loc="outside upper center", ncols=4, fontsize=8)
     return figure
 
 

@@ -80,7 +80,8 @@ def contents(folder: Path, out: Path, left_out: list[str]) -> Iterator[Part]:
         yield draw(figures.flows, {key: records[key] for key in keys if key in records}, out, "flows", caption)
     for experiment, title, legend, caption in CURVES:
         yield from _curves(read(folder, experiment), out, experiment, title, legend, caption)
-    if records := read(folder, "trajectories"):
+    records = read(folder, "trajectories")
+    if len(records) > 1 and ("energy",) in records:
         yield Title("Steps of the linear map (Fig. convergencebias)")
         caption = (
             "Γ after each outer step from π = α⊗β, over the energy that it should minimise; the star is the lowest minimum. "

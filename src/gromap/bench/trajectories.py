@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,14 +10,14 @@ import numpy as np
 import torch
 
 import gromap
-from gromap import Loop, Sinkhorn, Space
+from gromap import Sinkhorn, Space
 from gromap.bench.jobs import Job
 from gromap.bench.settings import Sizes
+from gromap.landscape import objective
 from gromap.prepare import units_of
-from gromap.sinkhorn import Potentials
+from gromap.sinkhorn import Potentials, sinkhorn
 from gromap.solvers.cnt import scaled_features
 from gromap.solvers.kernel import KernelProblem
-from gromap.solvers.loop import alternate
 
 EPS = 0.01
 STEPS = 25  # outer ones
@@ -36,41 +37,35 @@ def spaces() -> tuple[Space, Space]:
 
 
 def trajectories(sizes: Sizes, device: torch.device) -> Iterator[Job]:
-    """Γ after each outer step from π = α⊗β, for several numbers of Sinkhorn steps; and the energy that Γ should minimise."""
-    for solver, update in KINDS:
-        for inner in INNER:
-            yield Job("trajectories", f"{solver}/{update}/{inner}", lambda s=solver, u=update, n=inner: {"path": path(s, u, n)})
-    yield Job("trajectories", "energy", landscape)
+    """The energy as a function of Γ; and Γ after each outer step from π = α⊗β, for several numbers of Sinkhorn steps."""
+    yield Job("trajectories", "energy", ground)
+    for (solver, update), inner in itertools.product(KINDS, INNER):
+        yield Job("trajectories", f"{solver}/{update}/{inner}", lambda s=solver, u=update, n=inner: {"path": path(s, u, n)})
 
 
-def path(solver: str, update: Any, inner: int) -> list[list[float]]:
-    """Γ_0, Γ_1, ...  (STEPS + 1, 2)"""
-    x, y = spaces()
-    units = units_of(x, y, "each")
-    problem = KernelProblem(x, y, units, EPS, centred=solver == "Kernel-GW")
-    left, right = (scaled_features(s, unit) for s, unit in zip((x, y), units, strict=True))
-    gamma, duals = problem.start(torch.zeros(1, 2)), Potentials(torch.zeros_like(problem.a), torch.zeros_like(problem.b))
-    loop, found = Loop(Sinkhorn(inner, update=update), adaptive=False, max_steps=inner, max_iter=1), [[0.0, 0.0]]
-    for _ in range(STEPS):
-        end = alternate(problem, gamma, duals, loop)
-        duals = end.duals
-        gamma, _ = problem.correlate(end.gamma, problem.score(end.gamma), duals.f + problem.log_a, duals.g + problem.log_b)
-        assert gamma.pi is not None
-        found.append((left.mT @ gamma.pi @ right)[0].tolist())
-    return found
-
-
-def landscape() -> dict[str, Any]:
+def ground() -> dict[str, Any]:
     """C + 8 |Γ|² + OT_ε(C_Γ) on a grid, the best Γ, and both clouds."""
     x, y = spaces()
     units = units_of(x, y, "each")
-    problem = gromap.CntGW().problem(x, y, units, EPS)
     side = torch.linspace(-HALF, HALF, GRID, dtype=torch.float64)
-    gamma = torch.cartesian_prod(side, side)[:, None]
-    f, g = (w.new_zeros(len(gamma), len(w)) for w in (problem.a, problem.b))
-    end = alternate(problem, gamma, Potentials(f, g), Loop(Sinkhorn(400, tol=1e-4), adaptive=False, max_iter=1))
-    moved, _ = problem.correlate(end.gamma, problem.score(gamma), end.duals.f + problem.log_a, end.duals.g + problem.log_b)
-    energy = end.energy + 8 * (gamma - moved).square().sum((-2, -1))
+    energy = objective(gromap.CntGW().problem(x, y, units, EPS), torch.cartesian_prod(side, side)[:, None], steps=400)
     best = gromap.solve(x, y, epsilon=EPS, tol=1e-8)
     clouds = {"x": scaled_features(x, units[0]).tolist(), "y": scaled_features(y, units[1]).tolist()}
     return {"side": side.tolist(), "energy": energy.view(GRID, GRID).tolist(), "best": best.gamma[0].tolist()} | clouds
+
+
+def path(solver: str, update: Any, inner: int) -> list[list[float]]:
+    """Γ_0, Γ_1, ...: lines 1 to 3 of the outer loop (solvers/loop.py), whatever the energy does.  (STEPS + 1, 2)"""
+    x, y = spaces()
+    units = units_of(x, y, "each")
+    p = KernelProblem(x, y, units, EPS, centred=solver == "Kernel-GW")
+    left, right = (scaled_features(s, unit) for s, unit in zip((x, y), units, strict=True))
+    gamma, duals = p.start(torch.zeros(1, 2)), Potentials(torch.zeros_like(p.a), torch.zeros_like(p.b))
+    found = [[0.0, 0.0]]
+    for _ in range(STEPS):
+        score = p.score(gamma)
+        duals = sinkhorn(score, p.log_a, p.log_b, duals, Sinkhorn(inner, update=update))
+        gamma, _ = p.correlate(gamma, score, duals.f + p.log_a, duals.g + p.log_b)
+        assert gamma.pi is not None
+        found.append((left.mT @ gamma.pi @ right)[0].tolist())
+    return found
