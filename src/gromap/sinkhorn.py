@@ -108,15 +108,6 @@ def sinkhorn(
     z = torch.cat([start.f, start.g], -1)  # (..., N + M)
     heat = options.annealing.temperatures() if options.annealing else []
     rescue = _averaged_step if options.update == "symmetric" else _standard_step
-    for t in heat:
-        hot = score * (1 / t)
-        if options.update == "standard":
-            z, error = _standard_step(hot, to, z / t)
-        else:
-            z, _, _, error = _symmetric_step(hot, to, z / t, z / t, z[..., :1], False)
-        z = t * _rescue(z, error, hot, to, rescue)[0]
-    ahead, age = (start.ahead, start.age) if not heat else (None, None)
-    near, replay = score if options.update == "standard" else kept(score), replay or Replay()
 
     def advance(score: Pairs | Kept, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         z, ahead, age, _ = state
@@ -126,8 +117,14 @@ def sinkhorn(
         new, error = _standard_step(score, to, ahead)
         return new, new, age, error
 
-    fresh = torch.full_like(z[..., :1], -1.0)
-    state = z, z if ahead is None else ahead, fresh if age is None else age, z.new_full(z.shape[:-1], torch.inf)
+    fresh, error = torch.full_like(z[..., :1], -1.0), z.new_full(z.shape[:-1], torch.inf)
+    for t in heat:
+        hot = score * (1 / t)
+        z, _, _, error = advance(hot, (z / t, z / t, fresh, error))
+        z = t * _rescue(z, error, hot, to, rescue)[0]
+    ahead, age = (start.ahead, start.age) if not heat else (None, None)
+    state = z, z if ahead is None else ahead, fresh if age is None else age, error
+    near, replay = score if options.update == "standard" else kept(score), replay or Replay()
     focused = isinstance(score, LowRank) and score.grid is not None and options.update != "standard"
     look = CHECK_EVERY if z.device.type == "cuda" else 1
     n, steps = 0, None
