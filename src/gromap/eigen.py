@@ -85,7 +85,7 @@ def eigenpairs(kernel: Kernel, dim: int, method: KernelPCA, generator: torch.Gen
         theta, v = kernel.leading(kernel.matrix(), dim)
         return theta, v, kernel(v), 0.0
     guess = torch.randn(n, min(n, dim + OVERSAMPLING), generator=generator, dtype=torch.float64).to(kernel.a.device)
-    return krylov(kernel, guess, dim, method.tol, method.max_sweeps, min(LEAST, method.max_sweeps))
+    return krylov(kernel, guess, dim, method.tol, method.max_sweeps, LEAST)
 
 
 def krylov(kernel: Kernel, guess: Tensor, dim: int, tol: float, max_sweeps: int, least: int) -> Eigenpairs:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol
@@ -42,16 +43,16 @@ class Problem(Protocol):
     def matrix(self, gamma: Any, plan: Plan) -> Tensor: ...
 
 
-class Bilinear:
+class Bilinear(ABC):
     """Line 4 for a cost that is linear in Γ, from a constant and a squared norm of Γ."""
 
     constant: float
 
-    def norm2(self, gamma: Any) -> Tensor:
-        raise NotImplementedError
+    @abstractmethod
+    def norm2(self, gamma: Any) -> Tensor: ...
 
-    def distance2(self, old: Any, new: Any) -> Tensor:
-        raise NotImplementedError
+    @abstractmethod
+    def distance2(self, old: Any, new: Any) -> Tensor: ...
 
     def energy(self, old: Any, new: Any, transport: Tensor) -> tuple[Tensor, Tensor]:
         """L(π) + ε KL(π | α⊗β), and 8 |Γ - Γ'|², with transport = OT_ε(C_Γ).  (...)"""
