@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 CODE = """
 import resource, numpy as np, torch, gromap
 from gromap import CntGW, Loop, Sinkhorn
@@ -49,3 +51,28 @@ def test_a_loss_and_its_gradient_take_linear_memory():
         used.append(float(done.stdout.split()[-1]))
     assert used[1] < 4 * used[0] + 50
     assert used[1] < 400
+
+
+DENSE = """
+import resource, sys, numpy as np, torch, gromap
+from gromap import Loop, Sinkhorn
+from gromap.solvers import METHODS
+from dataclasses import replace
+rng = np.random.default_rng(0)
+peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10   # MiB on Linux
+method = replace(METHODS[sys.argv[1]], loop=Loop(Sinkhorn(1), adaptive=False, max_iter=3))
+def run(n, m):
+    x, y = (gromap.Space(torch.tensor(rng.normal(size=(k, 3)), dtype=torch.float32)) for k in (n, m))
+    gromap.solve(x, y, method=method, init="zero")
+    return method.memory(x, y) / 2**20
+run(60, 50)                                                                 # load everything first
+base = peak()
+print(run(3000, 4000), peak() - base)
+"""
+
+
+@pytest.mark.parametrize("method", ["kernel", "entropic", "proximal", "proximal-kernel"])
+def test_a_dense_solve_takes_what_it_says(method):
+    done = subprocess.run([sys.executable, "-c", DENSE, method], capture_output=True, text=True, check=True)
+    said, used = (float(z) for z in done.stdout.split()[-2:])
+    assert 0.8 * said < used < said + 100

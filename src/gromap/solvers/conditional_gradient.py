@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from gromap.plan import Plan
-from gromap.solvers.kernel import KernelProblem, Operator
+from gromap.solvers.kernel import KernelProblem, Operator, total
 from gromap.solvers.loop import Loop, Step, follow
 from gromap.space import Space
 
@@ -35,7 +35,7 @@ def _between(old: Operator, new: Operator, share: float) -> Operator:
     assert old.pi is not None
     assert new.pi is not None
     image, pi = old.image.lerp(new.image, share), old.pi.lerp(new.pi, share)
-    return Operator(image, (pi * image).sum(dtype=torch.float64), pi)
+    return Operator(image, total(pi * image), pi)
 
 
 def line_search(slope: float, bend: float) -> float:
@@ -102,7 +102,7 @@ class ConditionalGradientProblem:
             pi, g = self.transport(cost)
             far = base.operator(pi)
             bend = -8 * float(base.distance2(at, far))
-            share = line_search(float((cost * (pi - at.pi)).sum(dtype=torch.float64)), bend)
+            share = line_search(float(total(cost * (pi - at.pi))), bend)
             at = _between(at, far, share)
             energy = base.constant - 8 * float(at.norm2)
             yield Step(iteration, energy, -(share**2) * bend, 0.0, 1, time.perf_counter() - begin), Coupling(at, g)

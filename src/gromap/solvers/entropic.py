@@ -38,7 +38,7 @@ class EntropicGW:
 
     def memory(self, x: Space, y: Space) -> int:
         """Bytes that a solve takes at most, about: quadratic in the points."""
-        return dense_memory(x, y, plans=6)
+        return dense_memory(x, y, plans=7)
 
     def problem(self, x: Space, y: Space, scale: tuple[float, float], eps: float, seed: int = 0) -> KernelProblem:
         return KernelProblem(x, y, scale, eps, centred=False)

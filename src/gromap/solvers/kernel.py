@@ -39,7 +39,7 @@ class KernelGW:
 
     def memory(self, x: Space, y: Space) -> int:
         """Bytes that a solve takes at most, about: quadratic in the points."""
-        return dense_memory(x, y, plans=6)
+        return dense_memory(x, y, plans=7)
 
     def problem(self, x: Space, y: Space, scale: tuple[float, float], eps: float, seed: int = 0) -> KernelProblem:
         return KernelProblem(x, y, scale, eps)
@@ -80,13 +80,13 @@ class KernelProblem(Bilinear):
 
     def operator(self, pi: Tensor) -> Operator:
         image = self.kx @ pi @ self.ky
-        return Operator(image, (pi * image).sum(dtype=torch.float64), pi)
+        return Operator(image, total(pi * image), pi)
 
     def score(self, gamma: Operator) -> Tensor:
         return (16 / self.eps) * gamma.image + (4 / self.eps) * self.dx[:, None] * self.dy
 
     def correlate(self, gamma: Operator, score: Tensor, u: Tensor, v: Tensor) -> tuple[Operator, Tensor]:
-        pi = (score + u[:, None] + v).exp()
+        pi = (score + u[:, None]).add_(v).exp_()
         return self.operator(pi), pi.sum(1)
 
     def norm2(self, gamma: Operator) -> Tensor:
@@ -95,8 +95,8 @@ class KernelProblem(Bilinear):
     def distance2(self, old: Operator, new: Operator) -> Tensor:
         assert new.pi is not None
         if old.pi is None:
-            return old.norm2 + new.norm2 - 2 * (new.pi * old.image).sum(dtype=torch.float64)
-        return ((new.pi - old.pi) * (new.image - old.image)).sum(dtype=torch.float64)
+            return old.norm2 + new.norm2 - 2 * total(new.pi * old.image)
+        return total((new.pi - old.pi).mul_(new.image - old.image))
 
     def matrix(self, gamma: Operator, plan: Plan) -> Tensor:
         return map_of_plan(plan, self.x, self.y, self.scale)
@@ -106,9 +106,14 @@ class KernelProblem(Bilinear):
         assert isinstance(plan.score, Tensor)
         pi = plan.matrix()
         rows, cols = (pi.sum(k, dtype=torch.float64) for k in (1, 0))
-        cross = float(((self.cx @ pi @ self.cy) * pi).sum(dtype=torch.float64))
-        inner = float((plan.score * pi).sum(dtype=torch.float64))
+        cross = float(total((self.cx @ pi @ self.cy).mul_(pi)))
+        inner = float(total(plan.score * pi))
         return _squares(self.cx, rows) + _squares(self.cy, cols) - 2 * cross, inner
+
+
+def total(z: Tensor) -> Tensor:
+    """The sum of all entries, by rows: a float64 copy of them all would be two more arrays."""
+    return z.sum(1).double().sum()
 
 
 def _squares(c: Tensor, a: Tensor) -> float:

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from gromap.plan import Plan
-from gromap.solvers.kernel import KernelProblem, Operator, dense_memory
+from gromap.solvers.kernel import KernelProblem, Operator, dense_memory, total
 from gromap.solvers.loop import PUBLISHED, Loop, alternate
 from gromap.space import Space
 
@@ -53,7 +53,7 @@ class ProximalGW:
 
     def memory(self, x: Space, y: Space) -> int:
         """Bytes that a solve takes at most, about: quadratic in the points."""
-        return dense_memory(x, y, plans=8)
+        return dense_memory(x, y, plans=9)
 
     def problem(self, x: Space, y: Space, scale: tuple[float, float], eps: float, seed: int = 0) -> ProximalProblem:
         return ProximalProblem(KernelProblem(x, y, scale, eps, centred=self.kernel))
@@ -96,7 +96,7 @@ class ProximalProblem:
     def energy(self, old: Last, new: Last, transport: Tensor) -> tuple[Tensor, Tensor]:
         """L(π'), and 8 |Γ - Γ'|² + ε KL(π' | π), with transport = OT_ε(-ε s)."""
         assert new.operator.pi is not None
-        kl = (new.operator.pi * (new.log_ratio - old.log_ratio)).sum(dtype=torch.float64)
+        kl = total((new.log_ratio - old.log_ratio).mul_(new.operator.pi))
         loss, change = self.base.energy(old.operator, new.operator, transport)
         return loss - self.eps * kl, change + self.eps * kl
 
