@@ -134,9 +134,8 @@ def sinkhorn(
         if n == 0 or options.steps - n < look:
             state, n = advance(near, state), n + 1
         else:
-            if steps is None or n == 1 + look:  # few steps may be enough: a graph must wait until they were not
-                again = not focused and options.steps - n >= 3 * look and (n > 1 or replay.graph is not None)
-                steps = replay.steps(advance, near, state, look, again)
+            if steps is None:
+                steps = replay.steps(advance, near, state, look, worth=not focused and options.steps - n >= 3 * look)
             state, n = steps(state), n + look
         if n == 1 or n % look == 1 or look == 1 or n == options.steps:
             z, ahead, age, error = state

@@ -1,8 +1,9 @@
-"""Repeat a few small steps many times: on a GPU as one CUDA graph, so that they do not wait for launches from Python."""
+"""Repeat a small step many times: on a GPU as a CUDA graph, so that its parts do not wait for launches from Python."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -14,9 +15,11 @@ from gromap.engine.score import LowRank, Pairs
 State = tuple[Tensor, ...]
 Advance = Callable[[Pairs | Kept, State], State]
 
+SMALL = 1 << 24  # entries of a dense score that a graph may have a copy of: with more, a step outlasts its launch anyway
+
 
 class Replay:
-    """Steps that depend on a score, taken several at once.
+    """Steps that depend on a score, many of them.
 
     The graph of the first score serves all later ones of its shape: their numbers are written where the graph reads. So one
     `Replay` belongs to one kind of step, with all else that it reads.
@@ -28,31 +31,34 @@ class Replay:
     """
 
     def __init__(self) -> None:
-        self.own: Pairs | None = None  # what the graph reads must stay alive: its score, and what its steps enclose
+        self.own: Pairs | None = None  # what the graph reads must stay alive: its score, and what its step encloses
         self.advance: Advance | None = None
         self.graph: Callable[[State], State] | None = None
 
     def steps(self, advance: Advance, score: Pairs | Kept, state: State, times: int, worth: bool) -> Callable[[State], State]:
-        """A function that takes `times` steps. `worth` says that so many calls will follow that a graph pays.
+        """A function that takes `times` steps. `worth` says that so many will follow that a graph pays.
 
         `advance` must have run before on such tensors, and must not wait for the device.
         """
+        large = isinstance(score, Tensor) and score.numel() > SMALL
+        if not worth or large or state[0].device.type != "cuda" or isinstance(score, Kept):
+            step = partial(advance, score)
+        else:
+            if self.graph is None or self.own is None or not _rewrite(self.own, score):
+                self.own, self.advance = _clone(score), advance
+                self.graph = _capture(advance, self.own, state)
+            step = self.graph
 
-        def plainly(score: Pairs | Kept, state: State) -> State:
+        def repeated(state: State) -> State:
             for _ in range(times):
-                state = advance(score, state)
+                state = step(state)
             return state
 
-        if not worth or state[0].device.type != "cuda" or isinstance(score, Kept):
-            return lambda state: plainly(score, state)
-        if self.graph is None or self.own is None or not _rewrite(self.own, score):
-            self.own, self.advance = _clone(score), advance
-            self.graph = _capture(plainly, self.own, state)
-        return self.graph
+        return repeated
 
 
-def _capture(steps: Advance, score: Pairs, state: State) -> Callable[[State], State]:
-    """The steps as a CUDA graph. It returns its own tensors, which its next run overwrites."""
+def _capture(advance: Advance, score: Pairs, state: State) -> Callable[[State], State]:
+    """A step as a CUDA graph. It returns its own tensors, which its next run overwrites."""
     with torch.cuda.device_of(state[0]):
         backend(score).factors(score)  # prepared outside of the graph
         graph, own = torch.cuda.CUDAGraph(), tuple(t.clone() for t in state)
@@ -61,7 +67,7 @@ def _capture(steps: Advance, score: Pairs, state: State) -> Callable[[State], St
         with torch.cuda.stream(aside):
             graph.capture_begin(capture_error_mode="thread_local")
             try:
-                for t, new in zip(own, steps(score, own), strict=True):
+                for t, new in zip(own, advance(score, own), strict=True):
                     t.copy_(new)
             finally:
                 graph.capture_end()
