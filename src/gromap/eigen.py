@@ -6,6 +6,7 @@ applied to blocks of vectors (engine.cost_apply). The eigenpairs (θ_d, V_d) are
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -18,6 +19,7 @@ DENSE = 4096  # up to this size the cost matrix is kept (128 MiB in float64)
 SMALL = 512  # up to this size the eigenvectors are computed directly
 OVERSAMPLING = 8
 LEAST = 3  # sweeps from a random start until a first look at the residual
+PACE = 16.0  # by which a sweep shrinks the residual, about: a look takes longer than a sweep over few points
 DOUBT, NOISE = 1e-8, 1e-12  # shares of the norm of A: of columns to look at closely, and of those that are rounding errors
 
 
@@ -84,12 +86,15 @@ def eigenpairs(kernel: Kernel, dim: int, method: KernelPCA, generator: torch.Gen
     if is_small(n, dim):
         theta, v = kernel.leading(kernel.matrix(), dim)
         return theta, v, kernel(v), 0.0
-    guess = torch.randn(n, min(n, dim + OVERSAMPLING), generator=generator, dtype=torch.float64).to(kernel.a.device)
+    guess = torch.randn(n, min(n, dim + OVERSAMPLING), generator=generator).to(kernel.a)
     return krylov(kernel, guess, dim, method.tol, method.max_sweeps, LEAST)
 
 
 def krylov(kernel: Kernel, guess: Tensor, dim: int, tol: float, max_sweeps: int, least: int) -> Eigenpairs:
-    """Rayleigh-Ritz in the block Krylov space span{Q, AQ, A²Q, ...}; one sweep over all pairs per block, `least` of them."""
+    """Rayleigh-Ritz in the block Krylov space span{Q, AQ, A²Q, ...}; one sweep over all pairs per block.
+
+    least: sweeps before the first look at the residual.
+    """
     root = kernel.root[:, None]
     block = _orthonormal(guess - root * (kernel.root @ guess) if kernel.centred else guess)
     basis, image, sweeps, last = block, kernel(block), 1, max_sweeps == 1  # Q and K diag(√a) Q
@@ -101,12 +106,19 @@ def krylov(kernel: Kernel, guess: Tensor, dim: int, tol: float, max_sweeps: int,
             residual = float((root * moved - v * theta).norm(dim=0).max() / theta.abs().max().clamp(min=1e-300))
             if residual <= tol or last:
                 return theta, v, moved, residual
+            least = sweeps + _further(residual, tol)
         block = _beyond(basis, root * image[:, -block.shape[1] :], top)
         if block.shape[1] == 0 or basis.shape[1] + block.shape[1] > len(basis):
             last = True
             continue
         basis, image, sweeps = torch.cat([basis, block], 1), torch.cat([image, kernel(block)], 1), sweeps + 1
         last = sweeps == max_sweeps
+
+
+def _further(residual: float, tol: float) -> int:
+    """How many sweeps to wait for, before another look."""
+    ratio = residual / tol if tol > 0 else math.inf
+    return max(1, round(math.log(ratio, PACE))) if math.isfinite(ratio) else 1
 
 
 def _beyond(basis: Tensor, block: Tensor, top: Tensor) -> Tensor:
