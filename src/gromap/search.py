@@ -6,8 +6,8 @@
     2  half of them cool down from temperatures at which most minima are not there yet: they find the wide ones
     3  a few outer steps; starts that came together are merged, and only the better distinct ones go on, until they settle
     4  hops from the best minima: flipped signs of one or two of their singular directions, as in 3
-    5  the best distinct minima, and Γ = 0 again, on finer clouds, and those that are close to a tie on the points themselves,
-       or 5000 cells
+    5  the best distinct minima, and Γ = 0 again, on finer clouds, then those whose order is in doubt for some steps on still
+       finer ones, and those that are close to a tie on the points themselves, or 5000 cells
 
 `landmarks` lets the user choose instead.
 """
@@ -35,15 +35,17 @@ COARSE = 160  # points of the clouds of line 3
 FINER = {"cpu": 400, "cuda": 256}  # and of line 5: as many as one launch a round serves on a GPU
 HEATS = (5e-2, 1.5e-2, 5e-3)  # temperatures of line 2, over the constant part of the energy
 FLIPPED, HOPPED = 3, 5  # leading axes, and singular directions, whose signs are flipped
+BASES = 3  # minima to hop from
 ROUND = 3  # outer steps until starts that came together are merged
 NEARLY = 5e-3  # misplaced mass at which an outer step of the search ends
 SETTLED = 0.1  # share of the tolerance of the energy, for 8 |Γ - Γ'|² of one step
 SAME = 0.15  # relative distance of two Γ that count as one, entries in units of √(σ_d σ_e)
 KEPT = 8  # distinct minima that are worth a finer cloud
-TIE = 0.01  # relative gap of energies that a coarse cloud cannot be trusted with
+DOUBT = 0.15  # relative gap of energies that clouds of line 5 cannot be trusted with
+MIDDLE, LOOK = {"cpu": 800, "cuda": 2000}, 2  # points, and outer steps, that tell most of these apart
+TIE = 0.01  # relative gap that remains
+ARENA, SETTLE = 5000, 8  # points on which a tie is decided, and outer steps, at most
 NEAR = 0.05  # relative gap of energies within which left and right may decide
-RIVALS = 3  # minima that are run on the points themselves, in a tie, if these are many
-ARENA = 5000  # points on which a tie is decided, at most
 
 
 @dataclass(frozen=True)
@@ -176,8 +178,8 @@ def descend(
     """
     count, unit = gamma.new_ones(len(gamma)) if count is None else count, grain(problem)
     found = _launch(problem, gamma, count, tol, steps, ROUND * rounds)
-    if found is not None:
-        return _merged(found, unit)[0].take(slice(keep))
+    if found is not None:  # starts run side by side there, so that merging them saves no time
+        return found if rounds == 1 else _merged(found, unit)[0].take(slice(keep))
     options = Loop(Sinkhorn(steps, tol=NEARLY), adaptive=False, max_iter=ROUND, tol=1e-3 * tol)
     f, g = (w.new_zeros(len(gamma), len(w)) for w in (problem.a, problem.b))
     found, replay = Minima(gamma, torch.full_like(count, torch.inf), f, g, count), Replay()
@@ -253,8 +255,8 @@ def coarse_minima(problem: CntProblem, tol: float, seed: int, search: Search) ->
     half = len(drawn) // 2
     gamma, count = cooled(coarse, torch.cat([sign_flips(*coarse.spread), drawn[:half]]), tol)
     count = torch.cat([count, count.new_ones(len(drawn) - half)])
-    first = descend(coarse, torch.cat([gamma, drawn[half:]]), tol, keep=12, count=count)
-    again = descend(coarse, hops(first.gamma[:RIVALS]), tol, keep=12)
+    first = descend(coarse, torch.cat([gamma, drawn[half:]]), tol, keep=12, count=count, rounds=4)
+    again = descend(coarse, hops(first.gamma[:BASES]), tol, keep=12, rounds=4)
     gamma, energy, count = (torch.cat(z) for z in zip(*((m.gamma, m.energy, m.count) for m in (first, again)), strict=True))
     pick, count = distinct(gamma / grain(coarse), energy, count)
     return gamma[pick], count
@@ -277,38 +279,47 @@ def best_start(
     minima = descend(finer, gamma, 10 * loop.tol, count=torch.cat([count[:KEPT], torch.ones_like(count[:1])]), steps=51)
     if hand is not None:
         minima = minima.take(_keep_hand(finer, minima, hand))
-    rivals = KEPT if len(problem.a) <= few and len(problem.b) <= few else RIVALS
-    close = int((minima.energy[:rivals] <= _within(minima, TIE)).sum())
-    if close == 1:
-        return minima.gamma[0], interpolate(finer, minima.gamma[0], minima.duals(0), problem), minima
-    arena = problem if max(len(problem.a), len(problem.b)) <= ARENA else problem.coarser(ARENA, ARENA)
-    starts = [(minima.gamma[k], interpolate(finer, minima.gamma[k], minima.duals(k), arena)) for k in range(close)]
-    settle = replace(loop, sinkhorn=Sinkhorn(51, tol=2e-3), adaptive=False, max_iter=min(loop.max_iter, 8))
-    gamma, duals = _lowest(arena, starts, settle)
-    return gamma, duals if arena is problem else interpolate(arena, gamma, duals, problem), minima
+    here, close = finer, int((minima.energy[:KEPT] <= _within(minima.energy, DOUBT)).sum())
+    gamma, duals = minima.gamma[:close], Potentials(minima.f[:close], minima.g[:close])
+    settle = replace(loop, sinkhorn=Sinkhorn(51, tol=2e-3), adaptive=False)
+    for points, steps, gap in ((MIDDLE[problem.x.device.type], LOOK, TIE), (ARENA, SETTLE, 0.0)):
+        if len(gamma) > 1:
+            there = problem if max(len(problem.a), len(problem.b)) <= points else problem.coarser(points, points)
+            if there is not here:
+                duals = interpolate(here, gamma, duals, there)
+            here = there
+            gamma, duals = _lowest(here, gamma, duals, replace(settle, max_iter=min(loop.max_iter, steps)), gap)
+    gamma, duals = gamma[0], Potentials(duals.f[0], duals.g[0])
+    return gamma, duals if here is problem else interpolate(here, gamma, duals, problem), minima
 
 
-def _lowest(problem: CntProblem, starts: list[tuple[Tensor, Potentials]], loop: Loop) -> tuple[Tensor, Potentials]:
-    """Where the start ends that ends lowest. They run as one batch, unless tiles may be left out, which batches cannot."""
-    if problem.grid is not None:
-        best = min((alternate(problem, *start, loop) for start in starts), key=lambda end: float(end.energy))
-        return best.gamma, best.duals
-    f, g = (torch.stack(z) for z in zip(*((duals.f, duals.g) for _, duals in starts), strict=True))
-    end = alternate(problem, torch.stack([gamma for gamma, _ in starts]), Potentials(f, g), loop)
-    k = int(end.energy.argmin())
-    return end.gamma[k], Potentials(end.duals.f[k], end.duals.g[k])
+def _lowest(problem: CntProblem, gamma: Tensor, duals: Potentials, loop: Loop, gap: float) -> tuple[Tensor, Potentials]:
+    """Where those starts end that end within a relative gap of the lowest, the lowest first.
+
+    They run as one batch, unless tiles may be left out, which batches cannot.
+    """
+    if problem.grid is None:
+        ends = alternate(problem, gamma, duals, loop)
+        gamma, energy, f, g = ends.gamma, ends.energy, ends.duals.f, ends.duals.g
+    else:
+        each = [alternate(problem, gamma[k], Potentials(duals.f[k], duals.g[k]), loop) for k in range(len(gamma))]
+        parts = ((end.gamma, end.energy, end.duals.f, end.duals.g) for end in each)
+        gamma, energy, f, g = (torch.stack(z) for z in zip(*parts, strict=True))
+    energy = energy.nan_to_num(nan=torch.inf)
+    order = energy.argsort(stable=True)
+    order = order[: max(1, int((energy <= _within(energy[order], gap)).sum()))]
+    return gamma[order], Potentials(f[order], g[order])
 
 
 def _keep_hand(problem: CntProblem, minima: Minima, hand: Hand) -> list[int]:
     """The minima, without those that swap left and right while a nearly equal one does not."""
-    near = [k for k in range(len(minima)) if float(minima.energy[k]) <= _within(minima, NEAR)]
+    near = [k for k in range(len(minima)) if float(minima.energy[k]) <= _within(minima.energy, NEAR)]
     hands = {k: hand(problem, minima.gamma[k], minima.duals(k)) for k in near}
     if max(hands.values()) <= 0:
         return list(range(len(minima)))
     return [k for k in range(len(minima)) if hands.get(k, 1.0) > 0]
 
 
-def _within(minima: Minima, gap: float) -> float:
-    """The energy that lies so far above the lowest one, relatively."""
-    lowest = float(minima.energy[0])
-    return lowest + gap * abs(lowest)
+def _within(energy: Tensor, gap: float) -> float:
+    """The energy that lies so far above the lowest one, which comes first, relatively."""
+    return float(energy[0]) + gap * abs(float(energy[0]))
