@@ -108,7 +108,9 @@ def test_the_report_shows_every_figure(made):
 
 def test_what_does_not_fit_is_predicted(made):
     out, _ = made
-    rows = match_table(read(out / "raw" / "quick", "matches")).rows
+    records = read(out / "raw" / "quick", "matches")
+    assert any(r.get("runs", 0) > 1 for r in records.values())  # short ones
+    rows = match_table(records).rows
     large = dict(zip(rows[0], next(row for row in rows if row[2] == "10,000,000"), strict=True))
     assert large["Entropic-GW"].startswith("Mem. (")
     assert large["CNT-GW"].endswith("GiB)")

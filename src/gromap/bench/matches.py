@@ -18,6 +18,7 @@ from gromap.bench.settings import DEFAULT, DIM, EPSILON, SOLVERS, TABLE, Row, Si
 from gromap.bench.shapes import surface_pair
 
 LIMIT = 10.0  # seconds after which a match takes no further step
+SHORT, REPEATS = 1.0, 7  # seconds up to which a match is run again, and how often in all: the median counts
 
 
 def matches(sizes: Sizes, device: torch.device) -> Iterator[Job]:
@@ -62,12 +63,20 @@ def match(row: Row, method: Any, init: str, device: torch.device) -> dict[str, A
     try:
         if device.type == "cuda":
             solve(lambda _: True)  # one step, which compiles
-        x, y, sol = solve(lambda step: step.seconds > LIMIT)
+        runs = [solve(lambda step: step.seconds > LIMIT)]
+        while len(runs) < REPEATS and sum(map(_seconds, runs)) < SHORT:
+            runs.append(solve(lambda step: step.seconds > LIMIT))
     except MemoryError:  # a prediction can be short where it is close
         return record | {"fits": False}
+    x, y, sol = sorted(runs, key=_seconds)[len(runs) // 2]
     stages = sol.info["seconds"]
-    record |= {"seconds": sum(stages.values()), "stages": stages, "value": sol.value, "status": sol.status.name}
+    record |= {"seconds": sum(stages.values()), "stages": stages, "runs": len(runs)}
+    record |= {"value": sol.value, "status": sol.status.name}
     return record | {"marginal_error": sol.plan.marginal_error, "energy": feasible_energy(sol, x, y)}
+
+
+def _seconds(run: tuple[Space, Space, Solution]) -> float:
+    return sum(run[2].info["seconds"].values())
 
 
 def feasible_energy(sol: Solution, x: Space, y: Space) -> float:
