@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import gromap
-from gromap import CntGW, Landscape, Loop, Search, Sinkhorn, Space, landmarks, landscape, solve
+from gromap import CntGW, Landscape, Loop, Search, Sinkhorn, Space, landmarks, landscape, search, solve
 from gromap.datasets import humans
 from gromap.search import cooled, descend, hops, merge, random_starts, sign_flips
 from gromap.sinkhorn import Potentials
@@ -53,6 +53,23 @@ def test_merging():
     assert merge(gamma, energy).tolist() == [2, 1, 2, 1, 4]
     assert merge(gamma, energy, same=1e-9).tolist() == [0, 1, 2, 3, 4]
     assert merge(torch.zeros(3, 2, 2), torch.zeros(3)).tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize(("gap", "found"), [(0.1, True), (0.3, False)])
+def test_clouds_that_are_wrong_about_the_order_of_minima_are_not_trusted(people, monkeypatch, gap, found):
+    """The lowest minimum is found where coarse clouds say that another one is 10 % lower; not where they are that far off."""
+    honest = solve(*people[:2])
+
+    def wrong(*args, **options):
+        minima = descend(*args, **options)
+        if "steps" not in options:  # not yet the last descent
+            return minima
+        lowest = float(minima.energy[0])
+        return dataclasses.replace(minima.take([-1, 0]), energy=minima.energy.new_tensor([lowest, lowest * (1 + gap)]))
+
+    monkeypatch.setattr(search, "descend", wrong)
+    ends = solve(*people[:2]).history["energy"][-1]
+    assert (ends == pytest.approx(honest.history["energy"][-1], rel=1e-3)) == found
 
 
 def test_descent_ends_at_distinct_minima_that_count_their_starts(pair):
