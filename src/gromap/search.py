@@ -37,6 +37,7 @@ HEATS = (5e-2, 1.5e-2, 5e-3)  # temperatures of line 2, over the constant part o
 FLIPPED, HOPPED = 3, 5  # leading axes, and singular directions, whose signs are flipped
 BASES = 3  # minima to hop from
 ROUND = 3  # outer steps until starts that came together are merged
+OUTER = 12  # outer steps on the coarsest clouds, in one launch; where starts are merged on the way, they need more
 NEARLY = 5e-3  # misplaced mass at which an outer step of the search ends
 SETTLED = 0.1  # share of the tolerance of the energy, for 8 |Γ - Γ'|² of one step
 SAME = 0.15  # relative distance of two Γ that count as one, entries in units of √(σ_d σ_e)
@@ -170,14 +171,16 @@ def descend(
     count: Tensor | None = None,
     steps: int = 31,
     rounds: int = 8,
+    outer: int | None = None,
 ) -> Minima:
     """Run a batch of starts down to distinct minima, merged on the way; small clouds on a GPU take one launch for all of it.
 
     tol: energies that change by less in a round have settled.  keep: of the distinct ones, the worse third is dropped in each
-    round, down to so many; None = all are kept to the end.  count: how many starts each one stands for.
+    round, down to so many; None = all are kept to the end.  count: how many starts each one stands for.  outer: steps in one
+    launch, None = those of all rounds.
     """
     count, unit = gamma.new_ones(len(gamma)) if count is None else count, grain(problem)
-    found = _launch(problem, gamma, count, tol, steps, ROUND * rounds)
+    found = _launch(problem, gamma, count, tol, steps, outer or ROUND * rounds)
     if found is not None:  # starts run side by side there, so that merging them saves no time
         return found if rounds == 1 else _merged(found, unit)[0].take(slice(keep))
     options = Loop(Sinkhorn(steps, tol=NEARLY), adaptive=False, max_iter=ROUND, tol=1e-3 * tol)
@@ -255,8 +258,8 @@ def coarse_minima(problem: CntProblem, tol: float, seed: int, search: Search) ->
     half = len(drawn) // 2
     gamma, count = cooled(coarse, torch.cat([sign_flips(*coarse.spread), drawn[:half]]), tol)
     count = torch.cat([count, count.new_ones(len(drawn) - half)])
-    first = descend(coarse, torch.cat([gamma, drawn[half:]]), tol, keep=12, count=count, rounds=4)
-    again = descend(coarse, hops(first.gamma[:BASES]), tol, keep=12, rounds=4)
+    first = descend(coarse, torch.cat([gamma, drawn[half:]]), tol, keep=12, count=count, outer=OUTER)
+    again = descend(coarse, hops(first.gamma[:BASES]), tol, keep=12, outer=OUTER)
     gamma, energy, count = (torch.cat(z) for z in zip(*((m.gamma, m.energy, m.count) for m in (first, again)), strict=True))
     pick, count = distinct(gamma / grain(coarse), energy, count)
     return gamma[pick], count
