@@ -8,30 +8,24 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads the peak memory from Linux")
-
-PEAK = """
-from pathlib import Path
-def peak():  # MiB; getrusage would count the memory of the process that started this one
-    line = next(z for z in Path("/proc/self/status").read_text().splitlines() if z.startswith("VmHWM:"))
-    return int(line.split()[1]) / 2**10
-"""
+pytestmark = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="elsewhere an earlier peak hides a lower one")
 
 CODE = """
 import numpy as np, torch, gromap
 from gromap import CntGW, Loop, Sinkhorn
+from gromap.bench.machine import Meter
 rng = np.random.default_rng(0)
 gromap.solve(rng.normal(size=(50, 3)), rng.normal(size=(50, 3)))            # load everything first
-base = peak()
+meter = Meter.start(torch.device("cpu"))
 x, y = (rng.normal(size=(20_000, 3)).astype("float32") for _ in range(2))
 sol = gromap.solve(x, y, method=CntGW(Loop(Sinkhorn(2), adaptive=False, max_iter=2)), init="zero")
-print(peak() - base)
+print(meter.read()[1] / 2**20)
 """
 
 
 def run(code: str, *args: str) -> list[float]:
-    """The numbers that such a program prints last."""
-    done = subprocess.run([sys.executable, "-c", PEAK + code, *args], capture_output=True, text=True, check=True)
+    """The numbers that such a program prints last; memory in MiB."""
+    done = subprocess.run([sys.executable, "-c", code, *args], capture_output=True, text=True, check=True)
     return [float(z) for z in done.stdout.splitlines()[-1].split()]
 
 
@@ -42,6 +36,7 @@ def test_twenty_thousand_points_stay_under_a_gibibyte():
 LOSS = """
 import sys, numpy as np, torch, gromap
 from gromap import CntGW, Loop, Sinkhorn
+from gromap.bench.machine import Meter
 rng = np.random.default_rng(0)
 method = CntGW(Loop(Sinkhorn(1), adaptive=False, max_iter=1))
 def run(n):
@@ -50,9 +45,9 @@ def run(n):
     gromap.GromovLoss(epsilon=1.0, debias=False, method=method, init="zero", dim=10)(x, y).backward()
     return float(x.grad.norm())
 run(2000)                                                                   # load everything first
-base = peak()
+meter = Meter.start(torch.device("cpu"))
 run(int(sys.argv[1]))
-print(peak() - base)
+print(meter.read()[1] / 2**20)
 """
 
 
@@ -66,6 +61,7 @@ def test_a_loss_and_its_gradient_take_linear_memory():
 DENSE = """
 import sys, numpy as np, torch, gromap
 from gromap import Loop, Sinkhorn
+from gromap.bench.machine import Meter
 from gromap.solvers import METHODS
 from dataclasses import replace
 rng = np.random.default_rng(0)
@@ -75,8 +71,8 @@ def run(n, m):
     gromap.solve(x, y, method=method, init="zero")
     return method.memory(x, y) / 2**20
 run(60, 50)                                                                 # load everything first
-base = peak()
-print(run(3000, 4000), peak() - base)
+meter = Meter.start(torch.device("cpu"))
+print(run(3000, 4000), meter.read()[1] / 2**20)
 """
 
 
