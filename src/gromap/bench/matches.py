@@ -63,8 +63,8 @@ def match(row: Row, method: Any, init: str, device: torch.device) -> dict[str, A
     try:
         if device.type == "cuda":
             solve(lambda _: True)  # one step, which compiles
-        runs = [solve(lambda step: step.seconds > LIMIT)]
-        while len(runs) < REPEATS and sum(map(_seconds, runs)) < SHORT:
+        runs = []
+        while not runs or (len(runs) < REPEATS and sum(map(_seconds, runs)) < SHORT):
             runs.append(solve(lambda step: step.seconds > LIMIT))
     except MemoryError:  # a prediction can be short where it is close
         return record | {"fits": False}
