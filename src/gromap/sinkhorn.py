@@ -123,7 +123,7 @@ def sinkhorn(
         z, _, _, error = advance(hot, (z / t, z / t, fresh, error))
         z = t * _rescue(z, error, hot, to, rescue)[0]
     ahead, age = (start.ahead, start.age) if not heat else (None, None)
-    state = z, z if ahead is None else ahead, fresh if age is None else age, error
+    state = z, (z if ahead is None else ahead).clone(), fresh if age is None else age, error  # a step may overwrite it
     near, replay = score if options.update == "standard" else kept(score), replay or Replay()
     focused = isinstance(score, LowRank) and score.grid is not None and options.update != "standard"
     look = CHECK_EVERY if z.device.type == "cuda" else 1
@@ -131,27 +131,25 @@ def sinkhorn(
     while n < options.steps:
         if focused and (n == 0 or n % FOCUS_EVERY == 1):
             near, steps = focus(score, *to.split(state[1]), log_a, log_b), None
-        if n == 0 or options.steps - n < look:
-            state, n = advance(near, state), n + 1
-        else:
-            if steps is None:
-                steps = replay.steps(advance, near, state, look, worth=not focused and options.steps - n >= 3 * look)
-            state, n = steps(state), n + look
-        if n == 1 or n % look == 1 or look == 1 or n == options.steps:
-            z, ahead, age, error = state
-            worst = float(error.max())
-            if worst == torch.inf or (worst > LOOSE and n == options.steps and options.update == "accelerated"):
-                lost = (error > LOOSE)[..., None]
-                z, error = _rescue(z, error, score, to, rescue)
-                state = z, torch.where(lost, z, ahead), age.masked_fill(lost, -1.0), error
-            elif options.tol is not None and worst <= options.tol:
-                break
+        if steps is None or n == 1:
+            worth = not focused and options.steps - n >= 3 * look
+            steps = replay.steps(advance, near, state, worth, first=n == 0)
+        take = 1 if n == 0 else min(look, options.steps - n)
+        state, n = steps(state, take), n + take
+        z, ahead, age, error = state
+        worst = float(error.max() if error.ndim else error)
+        if worst == torch.inf or (worst > LOOSE and n == options.steps and options.update == "accelerated"):
+            lost = (error > LOOSE)[..., None]
+            z, error = _rescue(z, error, score, to, rescue)
+            state = z, torch.where(lost, z, ahead), age.masked_fill(lost, -1.0), error
+        elif options.tol is not None and worst <= options.tol:
+            break
     z, ahead, age, error = (t.clone() for t in state)
     return Potentials(*to.split(z), ahead, age, len(heat) + n, error)
 
 
 def _symmetric_step(score: Pairs | Kept, to: Marginals, *state: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Alg. sinkhorn_symm in one sweep, from the potentials, where to look, and the rest that `move` takes."""
+    """Alg. sinkhorn_symm in one sweep, from the potentials, where to look, and the rest that `move` takes; maybe in place."""
     f, g = to.split(state[1])
     totals = sums(score, f + to.log_a, g + to.log_b)
     return fused_move(totals, to.log, *state) or move(totals, to, *state)

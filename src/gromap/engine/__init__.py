@@ -96,7 +96,7 @@ def small_descents(x: Tensor, y: Tensor, *problem: Any) -> Any:
 
 
 def fused_move(sums: tuple[Tensor, Tensor], log_mass: Tensor, old: Tensor, ahead: Tensor, *momentum: Any) -> Any:
-    """The step of both potentials after such sums, in two launches (move.py); None where there is no such kernel."""
+    """The step of both potentials after such sums, in place, in two launches (move.py); None where there is no such kernel."""
     if not fused_for(ahead):
         return None
     from gromap.engine import move

@@ -21,18 +21,18 @@ BLOCK = 1024
 def move(
     sums: tuple[Tensor, Tensor], log_mass: Tensor, old: Tensor, ahead: Tensor, age: Tensor, momentum: bool
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """New potentials, where to look next, the age of the momentum, and the marginal error."""
+    """New potentials and where to look next, in place of the old ones; the age of the momentum, and the marginal error."""
     r, c = (z.contiguous() for z in sums)
     old, ahead, age = old.contiguous(), ahead.contiguous(), age.contiguous()
     n, m, count = r.shape[-1], c.shape[-1], age.numel()
     facts = torch.zeros(count, 3, device=old.device)  # marginal error, movement along the step, entries that are not finite
-    new, next_ahead, next_age, error = (torch.empty_like(z) for z in (old, ahead, age, age[..., 0]))
+    next_age, error = torch.empty_like(age), torch.empty_like(age[..., 0])
     grid = triton.cdiv(n + m, BLOCK), count
     given = r, c, log_mass, old, ahead
     with torch.cuda.device_of(old):
         look_kernel[grid](*given, facts, n, m, BLOCK)
-        move_kernel[grid](*given, age, facts, new, next_ahead, next_age, error, n, m, momentum, BLOCK)
-    return new, next_ahead, next_age, error
+        move_kernel[grid](*given, age, facts, next_age, error, n, m, momentum, BLOCK)
+    return old, ahead, next_age, error
 
 
 @triton.jit
@@ -63,10 +63,8 @@ def look_kernel(R, C, LOG, OLD, AHEAD, FACTS, n, m, BLOCK: tl.constexpr):
 
 
 @triton.jit(do_not_specialize=["n", "m"])
-def move_kernel(
-    R, C, LOG, OLD, AHEAD, AGE, FACTS, NEW, NEXT, NEXT_AGE, ERROR, n, m, momentum: tl.constexpr, BLOCK: tl.constexpr
-):
-    """The step; where entries are not finite, none is taken, and the error is infinite."""
+def move_kernel(R, C, LOG, OLD, AHEAD, AGE, FACTS, NEXT_AGE, ERROR, n, m, momentum: tl.constexpr, BLOCK: tl.constexpr):
+    """The step, in place; where entries are not finite, none is taken, and the error is infinite."""
     batch = tl.program_id(1).to(tl.int64)
     k = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     _, _, ratio, _, old, ahead = entries(R, C, LOG, OLD, AHEAD, k, n, m, batch)
@@ -79,8 +77,8 @@ def move_kernel(
         age = tl.where(along < 0, 0.0, age + 1.0)
         next_ahead = new + age / (age + 3.0) * (new - old)
     at, inside = batch * (n + m) + k, k < n + m
-    tl.store(NEW + at, new, mask=inside)
-    tl.store(NEXT + at, next_ahead, mask=inside)
+    tl.store(OLD + at, new, mask=inside)
+    tl.store(AHEAD + at, next_ahead, mask=inside)
     if tl.program_id(0) == 0:
         tl.store(NEXT_AGE + batch, age)
         tl.store(ERROR + batch, tl.where(lost, float("inf"), tl.load(FACTS + 3 * batch)))

@@ -14,6 +14,7 @@ from gromap.engine.score import LowRank, Pairs
 
 State = tuple[Tensor, ...]
 Advance = Callable[[Pairs | Kept, State], State]
+Repeat = Callable[[State, int], State]
 
 SMALL = 1 << 24  # entries of a dense score that a graph may have a copy of: with more, a step outlasts its launch anyway
 
@@ -25,8 +26,8 @@ class Replay:
     `Replay` belongs to one kind of step, with all else that it reads.
 
     >>> double = lambda score, state: (score * state[0],)
-    >>> steps = Replay().steps(double, torch.full((2,), 2.0), (torch.ones(2),), times=3, worth=True)
-    >>> steps((torch.ones(2),))
+    >>> steps = Replay().steps(double, torch.full((2,), 2.0), (torch.ones(2),), worth=True)
+    >>> steps((torch.ones(2),), 3)
     (tensor([8., 8.]),)
     """
 
@@ -35,26 +36,27 @@ class Replay:
         self.advance: Advance | None = None
         self.graph: Callable[[State], State] | None = None
 
-    def steps(self, advance: Advance, score: Pairs | Kept, state: State, times: int, worth: bool) -> Callable[[State], State]:
-        """A function that takes `times` steps. `worth` says that so many will follow that a graph pays.
+    def steps(self, advance: Advance, score: Pairs | Kept, state: State, worth: bool, first: bool = False) -> Repeat:
+        """A function that takes some steps, in place.  worth: so many will follow that a graph pays.
 
-        `advance` must have run before on such tensors, and must not wait for the device.
+        first: no step has run yet on such tensors, so that a graph may be used, but not made. `advance` must not wait for the
+        device, and may overwrite the state that it is given.
         """
         large = isinstance(score, Tensor) and score.numel() > SMALL
         if not worth or large or state[0].device.type != "cuda" or isinstance(score, Kept):
-            step = partial(advance, score)
-        else:
-            if self.graph is None or self.own is None or not _rewrite(self.own, score):
-                self.own, self.advance = _clone(score), advance
-                self.graph = _capture(advance, self.own, state)
-            step = self.graph
+            return partial(_repeat, partial(advance, score))
+        if self.graph is None or self.own is None or not _rewrite(self.own, score):
+            if first:
+                return partial(_repeat, partial(advance, score))
+            self.own, self.advance = _clone(score), advance
+            self.graph = _capture(advance, self.own, state)
+        return partial(_repeat, self.graph)
 
-        def repeated(state: State) -> State:
-            for _ in range(times):
-                state = step(state)
-            return state
 
-        return repeated
+def _repeat(step: Callable[[State], State], state: State, times: int) -> State:
+    for _ in range(times):
+        state = step(state)
+    return state
 
 
 def _capture(advance: Advance, score: Pairs, state: State) -> Callable[[State], State]:
@@ -68,7 +70,8 @@ def _capture(advance: Advance, score: Pairs, state: State) -> Callable[[State], 
             graph.capture_begin(capture_error_mode="thread_local")
             try:
                 for t, new in zip(own, advance(score, own), strict=True):
-                    t.copy_(new)
+                    if new is not t:
+                        t.copy_(new)
             finally:
                 graph.capture_end()
         here.wait_stream(aside)
