@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -120,7 +121,7 @@ def alternate(
     """
     inner, begin, steps, status = options.sinkhorn.steps, time.perf_counter(), [], None
     tol = options.sinkhorn.tol or (options.marginal_tol if options.adaptive else None)
-    energy, replay = torch.tensor(torch.inf), replay or Replay()
+    energy, known, replay = torch.tensor(torch.inf), np.array([np.inf]), replay or Replay()
     try:
         while status is None:
             score = problem.score(gamma)
@@ -128,25 +129,25 @@ def alternate(
             duals = sinkhorn(score, problem.log_a, problem.log_b, duals, asked, replay)
             score = focus(score, duals.f, duals.g, problem.log_a, problem.log_b)
             new, rows = problem.correlate(gamma, score, duals.f + problem.log_a, duals.g + problem.log_b)
-            last = energy
+            last = known
             energy, change = problem.energy(gamma, new, transport_value(problem, duals, rows))
-            best = energy.argmin()
-            error = duals.error.max()
+            known, moved, error = _read(energy, change, duals.error)
+            best = int(known.argmin())
             steps.append(
                 Step(
                     iteration=len(steps),
-                    energy=float(energy.flatten()[best]),
-                    gamma_change=float(change.flatten()[best]),
-                    marginal_error=float(error),
+                    energy=float(known[best]),
+                    gamma_change=float(moved[best]),
+                    marginal_error=float(error.max()),
                     inner_steps=duals.steps,
                     seconds=time.perf_counter() - begin,
                 )
             )
             stop = callback is not None and bool(callback(steps[-1]))
-            settled = float(change.abs().max()) <= options.tol  # from a converged start the first step is the last
-            settled = settled and (len(steps) == 1 or float((last - energy).abs().max()) <= options.tol)
-            feasible = float(error) <= options.marginal_tol
-            if not bool(torch.isfinite(energy).any()):
+            settled = bool((np.abs(moved) <= options.tol).all())  # from a converged start the first step is the last
+            settled = settled and (len(steps) == 1 or bool((np.abs(last - known) <= options.tol).all()))
+            feasible = steps[-1].marginal_error <= options.marginal_tol
+            if not np.isfinite(known).any():
                 status = Status.NOT_FINITE
             elif settled and (feasible or (not options.adaptive and len(steps) > 1) or inner >= options.max_steps):
                 status = Status.CONVERGED if feasible else Status.MARGINALS
@@ -155,12 +156,17 @@ def alternate(
             elif len(steps) >= options.max_iter:
                 status = Status.OSCILLATES if _oscillates(steps, options) else Status.MAX_ITER
             else:
-                if options.adaptive and not feasible and (settled or bool((energy > last).any())):
+                if options.adaptive and not feasible and (settled or bool((known > last).any())):
                     inner = min(2 * inner, options.max_steps)
                 gamma = new
     except KeyboardInterrupt:
         raise Interrupted(_state(problem, gamma, duals, energy)) from None
     return Outcome(gamma, score, duals, energy, status, steps)
+
+
+def _read(*numbers: Tensor) -> tuple[np.ndarray, ...]:
+    """Some numbers of each start of a batch, in one transfer: each waits for the device.  (B,) each"""
+    return tuple(torch.stack([z.double().reshape(-1) for z in numbers]).cpu().numpy())
 
 
 class Walk(Protocol):
