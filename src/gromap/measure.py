@@ -78,7 +78,11 @@ def nearest(x: Tensor, centres: Tensor) -> Tensor:
     """The index of the centre next to each point, in Euclidean distance.  (N,)"""
     origin = centres.mean(0)
     unit = (centres - origin).abs().max().clamp(min=1e-30)
-    x, centres = (x - origin) / unit, (centres - origin) / unit
+    return _nearest((x - origin) / unit, (centres - origin) / unit)
+
+
+def _nearest(x: Tensor, centres: Tensor) -> Tensor:
+    """The same for points around the origin, of size one."""
     bias = -0.5 * centres.square().sum(-1)
     if len(x) * len(centres) <= DENSE:
         return torch.addmm(bias, x, centres.mT).argmax(1)
@@ -103,17 +107,24 @@ def coarsen(x: Tensor, a: Tensor, k: int) -> tuple[Tensor, Tensor]:
         return x, a
     if len(x) * k > LLOYD:
         size = -(-len(x) // k)
-        centres, mass = _cell_means(x, a, split_cells(x, size).place // size, x.new_zeros(k, x.shape[1]))
+        cell = split_cells(x, size).place // size
     else:
-        centres, mass = x[spread_points(x, k) if k <= SPREAD else drawn_points(a, k, own_generator(0, a.device))], a
-        for _ in range(4 if k <= SPREAD else 3):
-            centres, mass = _cell_means(x, a, nearest(x, centres), centres)
+        centred = x - x.mean(0)
+        z = centred / centred.abs().max().clamp(min=1e-30)
+        cell = _nearest(z, z[spread_points(x, k) if k <= SPREAD else drawn_points(a, k, own_generator(0, a.device))])
+        weighted = _weighted(z, a)
+        for _ in range(3 if k <= SPREAD else 2):
+            cell = _nearest(z, _cell_means(weighted, cell, k)[0])
+    centres, mass = _cell_means(_weighted(x, a), cell, k)
     full = mass.nonzero()[:, 0]
     return centres[full], mass[full]
 
 
-def _cell_means(x: Tensor, a: Tensor, cell: Tensor, centres: Tensor) -> tuple[Tensor, Tensor]:
-    """Means and masses of the cells; those without mass keep their centres."""
-    mass = a.new_zeros(len(centres)).index_add_(0, cell, a)
-    total = torch.zeros_like(centres).index_add_(0, cell, a[:, None] * x)
-    return torch.where((mass > 0)[:, None], total / mass[:, None], centres), mass
+def _weighted(x: Tensor, a: Tensor) -> Tensor:
+    return torch.cat([a[:, None] * x, a[:, None]], 1)
+
+
+def _cell_means(weighted: Tensor, cell: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """Means and masses of the cells; those without mass lie at the origin."""
+    total = weighted.new_zeros(k, weighted.shape[1]).index_add_(0, cell, weighted)
+    return total[:, :-1] / total[:, -1:].clamp(min=torch.finfo(total.dtype).tiny), total[:, -1]
