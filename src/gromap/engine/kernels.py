@@ -214,18 +214,25 @@ def cost_kernel(
     tl.store(out, total, mask=rows_in[:, None] & (e < columns)[None, :])
 
 
-@triton.jit(do_not_specialize=["n", "k", "dims"])
-def farthest_kernel(X, NEAREST, CHOSEN, n, k, dims, width: tl.constexpr, BM: tl.constexpr):
-    """k points, each the farthest from those before, the first from the origin: one program, which waits for no launches."""
-    d = tl.arange(0, width)
-    centre = tl.zeros([width], tl.float32)
+@triton.jit(do_not_specialize=["n", "k", "axes"])
+def farthest_kernel(X, NEAREST, CHOSEN, n, k, axes, BM: tl.constexpr, STEP: tl.constexpr):
+    """k points, each the farthest from those before, the first from the origin: one program, which waits for no launches.
+
+    X: one axis after the other, which stay in the caches; a multiple of STEP of them.
+    """
+    chosen = 0
     for t in range(k):
         best, where = tl.full([BM], -1.0, tl.float32), tl.zeros([BM], tl.int32)  # of every BM-th point
         for first in range(0, n, BM):
             rows = first + tl.arange(0, BM)
             rows_in = rows < n
-            x = tl.load(X + rows[:, None] * dims + d[None, :], mask=rows_in[:, None] & (d < dims)[None, :], other=0.0)
-            gap = tl.sum((x - centre[None, :]) * (x - centre[None, :]), 1)
+            gap = tl.zeros([BM], tl.float32)
+            for axis in range(0, axes, STEP):
+                for step in tl.static_range(STEP):
+                    x = tl.load(X + (axis + step) * n + rows, mask=rows_in, other=0.0)
+                    centre = tl.load(X + (axis + step) * n + chosen)
+                    move = x - tl.where(t > 0, centre, 0.0)
+                    gap += move * move
             old = tl.load(NEAREST + rows, mask=rows_in & (t > 1), other=float("inf"))
             near = tl.where(rows_in, tl.minimum(gap, old), -1.0)
             tl.store(NEAREST + rows, near, mask=rows_in)
@@ -234,7 +241,6 @@ def farthest_kernel(X, NEAREST, CHOSEN, n, k, dims, width: tl.constexpr, BM: tl.
         top = tl.max(best, 0)
         chosen = tl.min(tl.where(best == top, where, n), 0)
         tl.store(CHOSEN + t, chosen)
-        centre = tl.load(X + chosen * dims + d, mask=d < dims, other=0.0)
         tl.debug_barrier()
 
 

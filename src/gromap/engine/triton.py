@@ -31,7 +31,8 @@ LOG2E = math.log2(math.e)
 PROGRAMS = 132 * 64  # enough to fill a card evenly
 CHUNK = 64  # features of one tensor-core product: 21 of them, split in three, fill it
 HALF_MAX = 6e4  # the range of fp16
-CORNER = 8192  # numbers that one program reads at once
+CORNER = 2048  # numbers that one program reads at once
+AXES = 4  # of a cloud that are read together, for farthest points
 
 
 def _width(features: int) -> int:
@@ -45,7 +46,7 @@ def split(x: Tensor, scale: float, left: bool, beyond: Tensor) -> Tensor:
     width = _width(3 * features)
     out = torch.empty(*x.shape[:-1], width, dtype=torch.float16, device=x.device)
     with torch.cuda.device_of(x):
-        blocks = Blocks(CORNER // 4, 1, 4, 1)
+        blocks = Blocks(CORNER, 1, 4, 1)
         numbers = x.numel() // features, features, scale, HALF_MAX, left, width, blocks.rows
         _launch(kernels.split_kernel, (triton.cdiv(out.numel(), blocks.rows),), blocks, x.contiguous(), out, beyond, *numbers)
     return out
@@ -247,9 +248,8 @@ def cost_apply(kind: str, parameter: float, x: Tensor, y: Tensor, w: Tensor) -> 
 def farthest(x: Tensor, k: int) -> Tensor:
     """Indices of k points, each the farthest from those before, the first from the origin.  (k,)"""
     nearest, chosen = torch.empty(len(x), device=x.device), torch.empty(k, dtype=torch.long, device=x.device)
+    axes = torch.nn.functional.pad(x, (0, -x.shape[1] % AXES)).mT.contiguous()
     with torch.cuda.device_of(x):
-        width = triton.next_power_of_2(max(4, x.shape[1]))
-        blocks = Blocks(max(16, CORNER // width), 1, 8, 1)
-        sizes = len(x), k, x.shape[1], width, blocks.rows
-        _launch(kernels.farthest_kernel, (1,), blocks, x.contiguous(), nearest, chosen, *sizes)
+        blocks = Blocks(max(128, min(4096, triton.next_power_of_2(len(x)))), 1, 16 if len(x) > 1024 else 8, 1)
+        _launch(kernels.farthest_kernel, (1,), blocks, axes, nearest, chosen, len(x), k, len(axes), blocks.rows, AXES)
     return chosen
