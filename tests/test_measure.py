@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from gromap import measure
-from gromap.measure import drawn_points, nearest, own_generator
+from gromap.measure import coarsen, drawn_points, nearest, own_generator
 
 
 @pytest.mark.parametrize("dense", [1 << 24, 0])  # all distances, or by tiles
@@ -27,3 +27,14 @@ def test_points_are_drawn_by_weight_and_once():
     assert len(chosen.unique()) == 40
     assert int((chosen >= 100).sum()) == 0  # none without weight
     assert int((chosen >= 50).sum()) > 35
+
+
+@pytest.mark.parametrize("spread", [500, 0])  # cells from farthest points, or from drawn ones
+def test_points_that_coincide_share_a_cell(spread, monkeypatch):
+    monkeypatch.setattr(measure, "SPREAD", spread)
+    places = torch.tensor([[1e3, 0.0], [1e3 + 2, 0.0], [1e3 + 1, 3.0]])
+    x, a = places.repeat(10, 1), torch.arange(1.0, 31.0) / 465
+    centres, mass = coarsen(x, a, 29)
+    order = centres[:, 1].mul(10).add(centres[:, 0]).argsort()
+    torch.testing.assert_close(centres[order], places)
+    torch.testing.assert_close(mass[order], a.view(10, 3).sum(0))

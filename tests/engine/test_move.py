@@ -35,7 +35,8 @@ def test_moves_are_those_of_torch(n, m, batch, momentum):
     to, totals, *state = given(n, m, batch)
     expected = sinkhorn.move(totals, to, *state, momentum)
     found = move.move(totals, to.log, *state, momentum)  # in place
-    assert found[0] is state[0] and found[1] is state[1]
+    assert found[0] is state[0]
+    assert found[1] is state[1]
     for ours, theirs in zip(found, expected, strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5)
 
