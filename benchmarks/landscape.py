@@ -103,18 +103,12 @@ def coarse_seconds(x: torch.Tensor, y: torch.Tensor, seed: int) -> float:
 def geodesic_error(name: str, n: int, init: str) -> float:
     """Of a match between n vertices of each mesh, drawn by area."""
     meshes, mirror = meshes_of(name), np.load(data_folder() / SCORED[name])
-    areas = [vertex_areas(mesh) for mesh in meshes]
+    areas = [mesh.vertex_areas() for mesh in meshes]
     i, j = (np.random.default_rng([0, k]).choice(len(w), n, replace=False, p=w / w.sum()) for k, w in enumerate(areas))
     x, y = meshes[0].vertices[i], meshes[1].vertices[j]
     match = j[gromap.solve(x, y, init=init).p2p_12][:SAMPLE]
     gaps = (paths(meshes[1], truth)[np.arange(SAMPLE), match].mean() for truth in (i[:SAMPLE], mirror[i[:SAMPLE]]))
     return float(min(gaps) / np.sqrt(areas[1].sum()))
-
-
-def vertex_areas(mesh: Mesh) -> Array:
-    """A third of the triangles around each vertex.  (V,)"""
-    area = np.linalg.norm(mesh.face_normals(), axis=1) / 2
-    return np.bincount(mesh.faces.ravel(), np.repeat(area / 3, 3), len(mesh.vertices)).astype(np.float64)
 
 
 def paths(mesh: Mesh, sources: Index) -> Array:
