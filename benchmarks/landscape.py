@@ -28,26 +28,15 @@ from scipy.sparse.csgraph import dijkstra
 import gromap
 from gromap.bench.machine import Meter, add_options, describe, table, use
 from gromap.bench.scores import Array, Index
-from gromap.bench.shapes import data_folder, surface_pair, surface_points
-from gromap.mesh import Mesh, read_mesh
+from gromap.bench.shapes import data_folder, mesh_pair, surface_pair
+from gromap.mesh import Mesh
 from gromap.prepare import units_of
 from gromap.search import Search, coarse_minima
 from gromap.space import Space
 
-PAIRS = {
-    "dog 0-1": ("poses/dog_0", "poses/dog_1"),
-    "dog 0-2": ("poses/dog_0", "poses/dog_2"),
-    "man 0-1": ("poses/mh_man_0", "poses/mh_man_1"),
-    "man 0-2": ("poses/mh_man_0", "poses/mh_man_2"),
-    "man-child": ("poses/mh_man_0", "poses/mh_child_1"),
-    "woman": ("poses/mh_woman_0", "poses/mh_woman_1"),
-    "hand": ("poses/mh_hand_0", "poses/mh_hand_1"),
-    "femurs": ("anatomy/femur_R", "anatomy/femur_L"),
-    "vertebrae": ("anatomy/T1_vertebra", "anatomy/T7_vertebra"),
-}
-GEODESIC = ("hips", "vessels", "man53k")  # pairs of gromap.bench.shapes, with distances along the surfaces
-ALL = [*PAIRS, "human", *GEODESIC]
-SCORED = {"man 0-1": "poses/mh_man.sym.npy", "dog 0-1": "poses/dog.sym.npy"}
+STRAIGHT = ("dog", "dog 0-2", "man", "man 0-2", "man-child", "woman", "hand", "femurs", "vertebrae", "human")
+GEODESIC = ("hips", "vessels", "man53k")  # with distances along the surfaces
+SCORED = {"man": "poses/mh_man.sym.npy", "dog": "poses/dog.sym.npy"}
 WITHIN = 0.15  # relative gap on the small clouds, up to which minima are taken to all points
 SAMPLE = 500  # points of a match whose geodesic error is measured
 
@@ -56,21 +45,10 @@ def energy(solution: gromap.Solution) -> float:
     return float(solution.history["energy"][-1])
 
 
-def clouds(name: str, n: int, draw: int, device: torch.device) -> list[torch.Tensor]:
-    """n points on each surface.  (n, 3), or (n, 8) where distances follow the surfaces"""
-    if name not in PAIRS:
-        return list(surface_pair(name, n, draw, device, name in GEODESIC))
-    return [surface_points(mesh, n, 2 * draw + k, device) for k, mesh in enumerate(meshes_of(name))]
-
-
-def meshes_of(name: str) -> list[Mesh]:
-    return [read_mesh(data_folder() / f"{path}.ply") for path in PAIRS[name]]
-
-
 def compare(name: str, draw: int, n: int, starts: int, seeds: int, device: torch.device) -> dict[str, Any]:
     """The record of one draw of a pair."""
     print(f"{name}, draw {draw} ...", file=sys.stderr, flush=True)
-    x, y = clouds(name, n, draw, device)
+    x, y = surface_pair(name, n, draw, device, name in GEODESIC)
     begin = time.perf_counter()
     land = gromap.landscape(x, y, starts=starts, points=400, seed=1000)
     close = int((land.energies <= (1 + WITHIN) * land.energies[0]).sum())
@@ -102,7 +80,7 @@ def coarse_seconds(x: torch.Tensor, y: torch.Tensor, seed: int) -> float:
 
 def geodesic_error(name: str, n: int, init: str) -> float:
     """Of a match between n vertices of each mesh, drawn by area."""
-    meshes, mirror = meshes_of(name), np.load(data_folder() / SCORED[name])
+    meshes, mirror = mesh_pair(name), np.load(data_folder() / SCORED[name])
     areas = [mesh.vertex_areas() for mesh in meshes]
     i, j = (np.random.default_rng([0, k]).choice(len(w), n, replace=False, p=w / w.sum()) for k, w in enumerate(areas))
     x, y = meshes[0].vertices[i], meshes[1].vertices[j]
@@ -138,7 +116,8 @@ def row(record: dict[str, Any]) -> dict[str, str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--pairs", nargs="+", choices=ALL, default=ALL)
+    pairs = [*STRAIGHT, *GEODESIC]
+    parser.add_argument("--pairs", nargs="+", choices=pairs, default=pairs)
     parser.add_argument("--draws", type=int, default=1, help="of the points")
     parser.add_argument("--n", type=int, default=2000, help="points of each cloud")
     parser.add_argument("--starts", type=int, default=200, help="random starts")

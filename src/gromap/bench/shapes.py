@@ -25,6 +25,11 @@ PAIRS = {  # files of both shapes, in the data folder
     "femurs": ("anatomy/femur_R.ply", "anatomy/femur_L.ply"),
     "hips": ("anatomy/hip_R.ply", "anatomy/hip_L.ply"),
     "vessels": ("anatomy/pulmonary_vein.ply", "anatomy/pulmonary_vein.ply"),
+    "dog 0-2": ("poses/dog_0.ply", "poses/dog_2.ply"),
+    "man 0-2": ("poses/mh_man_0.ply", "poses/mh_man_2.ply"),
+    "man-child": ("poses/mh_man_0.ply", "poses/mh_child_1.ply"),
+    "woman": ("poses/mh_woman_0.ply", "poses/mh_woman_1.ply"),
+    "vertebrae": ("anatomy/T1_vertebra.ply", "anatomy/T7_vertebra.ply"),
 }
 CREDIT = (
     "Femurs, hips and vessels: BodyParts3D, (c) The Database Center for Life Science licensed under CC Attribution-Share "
