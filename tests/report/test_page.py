@@ -16,6 +16,7 @@ import torch
 import gromap
 from gromap.mesh import Mesh
 from gromap.report import pose
+from gromap.report.charts import chart
 from gromap.report.page import write_report
 from gromap.report.paint import RAMP, carry, ramp
 from tests.conftest import cloud, rotation
@@ -286,3 +287,9 @@ def test_clouds_of_many_dimensions_keep_their_widest_axes():
     flat = pose.in_space(x)
     assert flat.shape == (50, 3)
     assert np.var(flat, axis=0).sum() == pytest.approx(np.var(x, axis=0).sum(), rel=1e-3)
+
+
+@pytest.mark.parametrize("values", [[9.8e-4, 9.79e-4], [1e-3], [1e-3, 1e-3, 1e-3], [0.1, 1e-5]])
+def test_a_log_axis_has_three_labels(values):
+    labels = re.findall(r'text-anchor="end">([^<]*)', chart("misplaced mass", {"": np.array(values)}, log=True))
+    assert len(set(labels)) == 3
