@@ -12,12 +12,12 @@ from scipy.spatial.distance import pdist
 
 from gromap.bench.scores import Array, Index, pairwise_distances
 from gromap.bench.shapes import data_folder, mesh_pair
-from gromap.measure import farthest_points
+from gromap.geometry.measure import farthest_points
 from gromap.mesh.cache import cached_embedding
 
 
 @dataclass(frozen=True)
-class Pair:
+class ManPair:
     """Subsampled clouds of radius 1, with two equally good answers for each source point.
 
     The answers are positions: the target vertex that a source point corresponds to need not have been drawn.
@@ -43,7 +43,7 @@ class Pair:
         return min(float(gap) for gap in gaps) / self.diameter
 
 
-def man_pair(n: int, seed: int = 0, geodesic: bool = False, even: bool = False) -> Pair:
+def man_pair(n: int, seed: int = 0, geodesic: bool = False, even: bool = False) -> ManPair:
     """n vertices of the man in A-pose and, drawn independently and in random order, n of the same man running.
 
     Vertices are drawn by their area, so that the clouds cover the surfaces: the mesh itself is much finer on the face, the
@@ -62,7 +62,7 @@ def man_pair(n: int, seed: int = 0, geodesic: bool = False, even: bool = False) 
         for side, (cloud, mesh) in enumerate(zip(clouds, meshes, strict=True))
     )
     diameter = float(pdist(whole[ConvexHull(whole).vertices]).max())
-    return Pair(_unit(clouds[0][i], a), _unit(clouds[1][j], b), a, b, whole[j], (whole[i], whole[mirror[i]]), diameter)
+    return ManPair(_unit(clouds[0][i], a), _unit(clouds[1][j], b), a, b, whole[j], (whole[i], whole[mirror[i]]), diameter)
 
 
 def _random(cloud: Array, areas: Array, n: int, rng: np.random.Generator) -> tuple[Index, Array]:
@@ -80,6 +80,6 @@ def _even(cloud: Array, areas: Array, n: int, rng: np.random.Generator) -> tuple
 
 
 def _unit(points: Array, weights: Array) -> Array:
-    """Centred, with the farthest point at distance 1."""
+    """Centered, with the farthest point at distance 1."""
     points = points - weights @ points
     return points / np.linalg.norm(points, axis=1).max()

@@ -36,10 +36,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from man import Pair, man_pair
+from man import ManPair, man_pair
 
 from gromap.bench.machine import Meter, add_cores, describe, table, use_cores, version
-from gromap.bench.scores import Array, Index, gw_loss, marginal_error, pairwise_distances, round_to_marginals
+from gromap.bench.scores import Array, Index, dense_objective, feasible, marginal_error, pairwise_distances
 
 CPU = torch.device("cpu")
 
@@ -53,10 +53,10 @@ class Answer(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Solver:
+class Peer:
     """A function of a pair, of ε and of p, the package to name, and the modules to import before the clock starts."""
 
-    run: Callable[[Pair, float, float], Answer]
+    run: Callable[[ManPair, float, float], Answer]
     package: str | None
     modules: tuple[str, ...]
 
@@ -65,25 +65,25 @@ class Solver:
         return find_spec(self.modules[0]) is not None
 
 
-def gromap_in(dtype: type) -> Callable[[Pair, float, float], Answer]:
+def gromap_in(dtype: type) -> Callable[[ManPair, float, float], Answer]:
     """gromap with its defaults, in one precision."""
 
-    def run(pair: Pair, epsilon: float, p: float) -> Answer:
+    def run(pair: ManPair, epsilon: float, p: float) -> Answer:
         gromap = import_module("gromap")
         clouds = pair.source.astype(dtype), pair.target.astype(dtype)
         solution = gromap.solve(*clouds, a=pair.a, b=pair.b, cost=gromap.Power(p), epsilon=epsilon)
-        extra = {"status": solution.status.name, "phases": solution.info["seconds"], "outer": len(solution.history["energy"])}
+        extra = {"status": solution.status.name, "phases": solution.stats.seconds, "outer": len(solution.history["energy"])}
         extra["inner"] = int(solution.history["inner_steps"].sum())
-        return Answer(solution.p2p_12, lambda: solution.plan.dense().astype(np.float64), extra)
+        return Answer(solution.map("argmax"), lambda: solution.plan.dense().astype(np.float64), extra)
 
     return run
 
 
-def costs(pair: Pair, p: float) -> tuple[Array, Array]:
+def costs(pair: ManPair, p: float) -> tuple[Array, Array]:
     return pairwise_distances(pair.source, pair.source) ** p, pairwise_distances(pair.target, pair.target) ** p
 
 
-def pot_cg(pair: Pair, _: float, p: float) -> Answer:
+def pot_cg(pair: ManPair, _: float, p: float) -> Answer:
     """POT's conditional gradient with its defaults: no temperature."""
     ot = import_module("ot")
     cx, cy = costs(pair, p)
@@ -91,7 +91,7 @@ def pot_cg(pair: Pair, _: float, p: float) -> Answer:
     return Answer(plan.argmax(1), lambda: plan, {"outer": len(log["loss"])})
 
 
-def pot_entropic(pair: Pair, epsilon: float, p: float) -> Answer:
+def pot_entropic(pair: ManPair, epsilon: float, p: float) -> Answer:
     """POT's entropic solver with its defaults: its ε means the same as gromap's."""
     ot = import_module("ot")
     cx, cy = costs(pair, p)
@@ -101,8 +101,8 @@ def pot_entropic(pair: Pair, epsilon: float, p: float) -> Answer:
     return Answer(plan.argmax(1), lambda: plan, {})
 
 
-def ott_entropic(pair: Pair, epsilon: float, p: float) -> Answer:
-    """OTT-JAX with its defaults (float32) and a warm start, compiled: it linearises L(π), hence half of gromap's ε."""
+def ott_entropic(pair: ManPair, epsilon: float, p: float) -> Answer:
+    """OTT-JAX with its defaults (float32) and a warm start, compiled: it linearizes L(π), hence half of gromap's ε."""
     jax, jnp = import_module("jax"), import_module("jax.numpy")
     geometry = import_module("ott.geometry.geometry").Geometry
     problem = import_module("ott.problems.quadratic.quadratic_problem").QuadraticProblem
@@ -118,10 +118,10 @@ def ott_entropic(pair: Pair, epsilon: float, p: float) -> Answer:
     return Answer(plan.argmax(1), lambda: plan.astype(np.float64), extra)
 
 
-def torchgw(pair: Pair, epsilon: float, p: float) -> Answer:
+def torchgw(pair: ManPair, epsilon: float, p: float) -> Answer:
     """torchgw's sampled solver with its defaults, on these costs in place of its graph distances.
 
-    It linearises L(π) as OTT-JAX does, and divides both costs by their largest value.
+    It linearizes L(π) as OTT-JAX does, and divides both costs by their largest value.
     """
     cx, cy = costs(pair, p)
     torch.manual_seed(0)  # it samples pairs of points
@@ -132,20 +132,20 @@ def torchgw(pair: Pair, epsilon: float, p: float) -> Answer:
     return Answer(plan.argmax(1).numpy(), plan.numpy, {"outer": log["n_iter"]})
 
 
-def authors(pair: Pair, epsilon: float, _: float) -> Answer:
+def authors(pair: ManPair, epsilon: float, _: float) -> Answer:
     plan = np.asarray(import_module("authors_adapter").solve(pair.source, pair.target, epsilon), np.float64)
     return Answer(plan.argmax(1), lambda: plan, {})
 
 
 OTT_MODULES = ("ott", "jax", "jax.numpy", "ott.geometry.geometry", "ott.solvers.quadratic.gromov_wasserstein")
 SOLVERS = {
-    "gromap-f32": Solver(gromap_in(np.float32), "gromap", ("gromap",)),
-    "gromap-f64": Solver(gromap_in(np.float64), "gromap", ("gromap",)),
-    "pot-cg": Solver(pot_cg, "pot", ("ot",)),
-    "pot-entropic": Solver(pot_entropic, "pot", ("ot",)),
-    "ott": Solver(ott_entropic, "ott-jax", OTT_MODULES),
-    "torchgw": Solver(torchgw, "torchgw", ("torchgw",)),
-    "authors": Solver(authors, None, ("authors_adapter",)),
+    "gromap-f32": Peer(gromap_in(np.float32), "gromap", ("gromap",)),
+    "gromap-f64": Peer(gromap_in(np.float64), "gromap", ("gromap",)),
+    "pot-cg": Peer(pot_cg, "pot", ("ot",)),
+    "pot-entropic": Peer(pot_entropic, "pot", ("ot",)),
+    "ott": Peer(ott_entropic, "ott-jax", OTT_MODULES),
+    "torchgw": Peer(torchgw, "torchgw", ("torchgw",)),
+    "authors": Peer(authors, None, ("authors_adapter",)),
 }
 REFERENCE = "gromap-f32"
 
@@ -165,8 +165,8 @@ def work(name: str, n: int, args: argparse.Namespace, answer: Connection) -> Non
         "seconds": seconds,
         "cpu_seconds": cpu_seconds,
         "peak_mb": peak / 1e6,
-        "loss": gw_loss(cx, cy, round_to_marginals(pi, *weights)),
-        "loss_before_rounding": gw_loss(cx, cy, pi),
+        "loss": dense_objective(cx, cy, feasible(pi, *weights)),
+        "loss_before_rounding": dense_objective(cx, cy, pi),
         "error_percent": 100 * pair.error(match),
         "marginal_error": marginal_error(pi, *weights),
     }

@@ -27,7 +27,7 @@ from gromap.bench.shapes import PAIRS
 
 SIZES = {"cpu": [2000, 4000, 8000, 16_000, 32_000], "cuda": [177_000, 500_000, 1_400_000, 3_800_000, 10_000_000]}
 NAMES = {"total": "total", "embed": "embedding"}  # of the curves; other stages keep their own
-COLOURS = {"total": "black", "embed": "#0072b2", "search": "#e69f00", "solve": "#009e73"}
+COLORS = {"total": "black", "embed": "#0072b2", "search": "#e69f00", "solve": "#009e73"}
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ def plot(n: Sequence[int], times: dict[str, list[float]], lines: dict[str, Line]
     ends = np.array([n[0], n[-1]], float)
     for name, seconds in times.items():
         label, width = f"{NAMES.get(name, name)}  ($n^{{{lines[name].exponent:.2f}}}$)", 2.2 if name == "total" else 1.4
-        axes.plot(n, seconds, "o-", color=COLOURS.get(name), linewidth=width, markersize=5, label=label)
+        axes.plot(n, seconds, "o-", color=COLORS.get(name), linewidth=width, markersize=5, label=label)
     total = lines["total"]
     axes.plot(ends, total(ends), "--", color="#d55e00", linewidth=1.6, label=f"fit of the total, $n^{{{total.exponent:.2f}}}$")
     guide = times["total"][0] * ends / ends[0]

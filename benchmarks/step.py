@@ -1,4 +1,4 @@
-"""Speed of one symmetrised Sinkhorn step: row and column sums of exp(s + u + v) over N x N pairs, at a solution.
+"""Speed of one symmetrized Sinkhorn step: row and column sums of exp(s + u + v) over N x N pairs, at a solution.
 
     python benchmarks/step.py --sizes 8192
     PYTHONPATH=src python benchmarks/step.py --device cuda --sizes 20000 177000
@@ -31,8 +31,8 @@ from steps import Step, extended_step, solved_step
 from torch import Tensor
 
 from gromap.bench.machine import add_options, clock, describe, exp2_rate, table, use
-from gromap.engine import LowRank, Score, apply, focus, lse, sums
-from gromap.engine.tiles import CPU_TILE_BYTES, FLOOR, LOG2E
+from gromap.transport import Score, Truncated
+from gromap.transport.tiles import CPU_TILE_BYTES, FLOOR, LOG2E
 
 SIZES = {"cpu": [8192], "cuda": [20_000, 177_000]}
 KEOPS_SIZE = {"cpu": 2048, "cuda": 200_000}  # points at most
@@ -48,12 +48,12 @@ class Kernel(NamedTuple):
 
 
 def reductions(step: Step, score: Score) -> dict[str, Kernel]:
-    """The engine's own, on all tiles or on some."""
+    """Those of gromap, on all tiles or on some."""
     u, v, ones = step.u, step.v, step.v.new_ones(len(step.v), COLUMNS)
     return {
-        "sums": Kernel(lambda: sums(score, u, v), lambda out: out[0]),
-        "lse": Kernel(lambda: lse(score, v), lambda out: (out + u).exp()),
-        f"apply, {COLUMNS} columns": Kernel(lambda: apply(score, u, v, ones), lambda out: out[:, 0]),
+        "sums": Kernel(lambda: score.sums(u, v), lambda out: out[0]),
+        "lse": Kernel(lambda: score.lse(v), lambda out: (out + u).exp()),
+        f"apply, {COLUMNS} columns": Kernel(lambda: score.apply(u, v, ones), lambda out: out[:, 0]),
     }
 
 
@@ -91,7 +91,7 @@ class Rows(NamedTuple):
     lost: float  # share of the mass in tiles left out
 
 
-def some_rows(step: Step, near: LowRank | None = None) -> Rows:
+def some_rows(step: Step, truncated: Truncated | None = None) -> Rows:
     n = len(step.u)
     which = torch.arange(0, n, max(1, n // SAMPLE), device=step.u.device)[:SAMPLE]
     q, k, u, v = (z.double() for z in (step.score.q, step.score.k, step.u, step.v))
@@ -101,17 +101,17 @@ def some_rows(step: Step, near: LowRank | None = None) -> Rows:
         pi = log_pi.exp()
         total.append(pi.sum())
         zeros += float((LOG2E * log_pi < FLOOR[torch.float32]).double().mean())
-        if near is not None:
-            lost += float(pi[~visited(near, i)].sum() / total[-1])
+        if truncated is not None:
+            lost += float(pi[~visited(truncated, i)].sum() / total[-1])
     return Rows(which, torch.stack(total), zeros / len(which), lost / len(which))
 
 
-def visited(score: LowRank, i: int) -> Tensor:
+def visited(score: Truncated, i: int) -> Tensor:
     """The columns that row i of a truncated score visits.  (M,) bool"""
     assert score.grid is not None
-    assert score.near is not None
+    assert score.active is not None
     rows, cols, _ = score.grid
-    starts, items = score.near.by_row
+    starts, items = score.active.by_row
     cell = int(rows.place[i]) // rows.size
     mask = torch.zeros(-(-len(cols.place) // cols.size), dtype=torch.bool, device=items.device)
     mask[items[int(starts[cell]) : int(starts[cell + 1])].long()] = True
@@ -156,23 +156,24 @@ def measure(n: int, epsilon: float, device: torch.device, repeats: int) -> dict[
         results[name] = speed(kernel.run, len(step.u), device, repeats) | {"row_error": error}
 
     step = made.to(torch.float32)
-    near = focus(step.score, *step.potentials)
-    truncated = near if isinstance(near, LowRank) and near.near else None
+    found = step.score.truncate(*step.potentials)
+    truncated = found if isinstance(found, Truncated) else None
     exact = some_rows(step, truncated)
-    r, c = sums(step.score, step.u, step.v)
+    r, c = step.score.sums(step.u, step.v)
     error = float((r - step.log_a.exp()).abs().sum() + (c - step.log_b.exp()).abs().sum())
     record: dict[str, Any] = {"n": n, "features": step.score.q.shape[1], "epsilon": epsilon, "marginal_error": error}
     record["zeros"] = exact.zeros
     for name, kernel in reductions(step, step.score).items():
         add(f"dense {name}", kernel, step, exact)
-    if truncated and truncated.near:
-        record |= {"tiles": truncated.near.share, "neglected_bound": float(truncated.near.neglected), "lost": exact.lost}
-        record["focus_ms"] = 1e3 * statistics.median(clock(lambda: focus(step.score, *step.potentials), device, repeats))
+    if truncated:
+        record |= {"tiles": truncated.tile_share, "neglected_bound": truncated.neglected_mass, "lost": exact.lost}
+        again = clock(lambda: step.score.truncate(*step.potentials), device, repeats)
+        record["truncation_ms"] = 1e3 * statistics.median(again)
         for name, kernel in reductions(step, truncated).items():
             add(f"truncated {name}", kernel, step, exact)
     if n <= DOUBLE_SIZE[device.type]:
         double = step.to(torch.float64)
-        for kind, score in (("dense", double.score), ("truncated", focus(double.score, *double.potentials))):
+        for kind, score in (("dense", double.score), ("truncated", double.score.truncate(*double.potentials))):
             if kind == "dense" or truncated:
                 add(f"{kind} sums, float64", reductions(double, score)["sums"], double, exact)
     for name, few, make in peers(step, device):
@@ -200,7 +201,7 @@ def show(record: dict[str, Any]) -> str:
     told = f"\n{record['n']} points, {record['features']} features, marginal error {record['marginal_error']:.1e}, "
     told += f"{record['zeros']:.0%} of pairs underflow in float32\n"
     if "tiles" in record:
-        told += f"truncated: {record['tiles']:.1%} of tiles, found in {record['focus_ms']:.2f} ms; mass left out: "
+        told += f"truncated: {record['tiles']:.1%} of tiles, found in {record['truncation_ms']:.2f} ms; mass left out: "
         told += f"{record['lost']:.1e} on {SAMPLE} rows, at most {record['neglected_bound']:.1e} in all\n"
     told += table(rows)
     mine = record["results"]["dense sums"]["gpairs"]

@@ -11,10 +11,10 @@ from torch import Tensor
 
 import gromap
 from gromap.bench.shapes import surface_pair
-from gromap.engine import LowRank, whole
-from gromap.sinkhorn import Potentials, Sinkhorn, sinkhorn
 from gromap.solvers.cnt import CntProblem
 from gromap.solvers.multiscale import interpolate
+from gromap.transport import LowRank
+from gromap.transport.sinkhorn import Potentials, Sinkhorn, sinkhorn
 
 COARSE, SETTLE = 2000, 100  # points of the match that `extended_step` extends, and Sinkhorn steps after it, at most
 
@@ -66,6 +66,6 @@ def extended_step(n: int, epsilon: float) -> Step:
 def solved_step(n: int, epsilon: float, device: torch.device) -> Step:
     """The shipped humans, n points of each surface, matched."""
     plan = gromap.solve(*surface_pair("human", n, 0, device), epsilon=epsilon).plan
-    score = whole(plan.score)
+    score = plan.score.full
     assert isinstance(score, LowRank)
     return Step(score, plan.u, plan.v, plan.a.log(), plan.b.log())

@@ -19,7 +19,7 @@ import gromap
 
 
 def digits(n: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Images of digits, centred and in units of their spread, and what they show.  (n, 64), (n,)"""
+    """Images of digits, centered and in units of their spread, and what they show.  (n, 64), (n,)"""
     try:
         from sklearn.datasets import load_digits  # type: ignore[import-not-found]
     except ImportError:
@@ -43,13 +43,13 @@ def main() -> None:
     network = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 2))
     loss = gromap.GromovLoss(epsilon=0.05)
     target = gromap.Space(x, dim=50)  # fixed: embedded once, its self term solved once
-    optimiser = torch.optim.Adam(network.parameters(), lr=1e-2)
+    optimizer = torch.optim.Adam(network.parameters(), lr=1e-2)
     values = []
     for step in range(steps):
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         value = loss(network(x), target)
         value.backward()
-        optimiser.step()
+        optimizer.step()
         values.append(value.item())
         if step % 10 == 0:
             print(f"step {step}: {values[-1]:.4f}", flush=True)

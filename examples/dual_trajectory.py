@@ -4,7 +4,7 @@
 
 Background: the objective C + 8 D_ε(Γ). Dots: Γ of the plan after each outer step, from Γ = 0. The star is the minimum. With ten
 Sinkhorn steps in each, Entropic-GW as published stops short of it, towards the origin: a standard step meets one marginal only.
-Symmetrised, it goes there straight. With two steps in each, Entropic-GW is lost even so, since its costs are not centred and
+Symmetrized, it goes there straight. With two steps in each, Entropic-GW is lost even so, since its costs are not centered and
 wrong marginals move them; Kernel-GW is not.
 """
 
@@ -19,9 +19,10 @@ import torch
 from matplotlib.figure import Figure
 
 import gromap
-from gromap.landscape import objective
-from gromap.sinkhorn import Potentials
+from gromap._pair import Pair
+from gromap.search.landscape import objective
 from gromap.solvers.loop import alternate
+from gromap.solvers.protocol import Begin
 
 EPSILON, POINTS, OUTER = 0.005, 120, 25
 PANELS = (
@@ -40,21 +41,20 @@ def clouds() -> tuple[np.ndarray, np.ndarray]:
     return t[:, None], bent
 
 
-def trajectory(x: gromap.Space, y: gromap.Space, method: Any, update: Any, steps: int) -> np.ndarray:
+def trajectory(pair: Pair, method: Any, update: Any, steps: int) -> np.ndarray:
     """Γ = 0, and Γ = Xᵀ π Y after each outer step.  (OUTER + 1, 2)"""
     loop = gromap.Loop(gromap.Sinkhorn(steps, update=update), adaptive=False, tol=1e-14, max_iter=OUTER)
-    problem = method(loop).problem(x, y, (x.scale, y.scale), EPSILON)
-    left, right = (torch.as_tensor(s.features).double() / s.scale**0.5 for s in (x, y))
+    problem = method(loop).problem(pair)
+    left, right = pair.features
     path, correlate = [np.zeros(2)], problem.correlate
 
-    def listen(*args: Any) -> Any:
+    def recorded(*args: Any) -> Any:
         new, rows = correlate(*args)
-        path.append((left.T @ new.pi.double() @ right).numpy()[0])
+        path.append((left.T @ new.pi @ right).numpy()[0])
         return new, rows
 
-    problem.correlate = listen
-    zeros = Potentials(torch.zeros_like(problem.a), torch.zeros_like(problem.b))
-    alternate(problem, problem.start(torch.zeros(1, 2)), zeros, loop)
+    problem.correlate = recorded
+    alternate(problem, Begin(problem.start(torch.zeros(1, 2)), problem.zero_potentials()), loop)
     return np.array(path)
 
 
@@ -62,16 +62,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("dual_trajectory.png"))
     args = parser.parse_args()
-    x, y = (gromap.Space(z, cost="sqeuclidean") for z in clouds())
-    best = trajectory(x, y, gromap.KernelGW, "accelerated", 500)[-1]
+    pair = Pair.of(*clouds(), cost="sqeuclidean", epsilon=EPSILON)
+    best = trajectory(pair, gromap.KernelGW, "accelerated", 500)[-1]
     s, t = np.linspace(-0.06, 0.27, 34), np.linspace(-0.14, 0.16, 31)
-    problem = gromap.CntGW().problem(x, y, (x.scale, y.scale), EPSILON)
+    problem = gromap.CntGW().problem(pair)
     grid = torch.tensor(np.stack(np.meshgrid(s, t), -1).reshape(-1, 1, 2))
     values = torch.cat([objective(problem, part) for part in grid.split(200)]).view(len(t), len(s)).numpy()
 
     figure = Figure(figsize=(15, 4.2), layout="constrained")
     for axes, (method, update, steps) in zip(figure.subplots(1, 4, sharey=True), PANELS, strict=True):
-        path = trajectory(x, y, method, update, steps)
+        path = trajectory(pair, method, update, steps)
         axes.contourf(s, t, values, levels=25, cmap="Blues_r")
         axes.contour(s, t, values, levels=25, colors="#335577", linewidths=0.4)
         axes.plot(*path.T, "o-", color="#d1495b", markersize=4, linewidth=1.2)

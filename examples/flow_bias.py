@@ -35,7 +35,7 @@ def main() -> None:
     rows = []
     for debias, name in ((False, "GW"), (True, "SGW")):
         for eps in TEMPERATURES:
-            flow = gromap.gradient_flow(x, y, steps, epsilon=eps, debias=debias, tol=1e-5)
+            flow = gromap.gradient_flow(x, y, steps=steps, epsilon=eps, debias=debias, tol=1e-5)
             change = f"{flow.losses[0]:.2e} to {flow.losses[-1]:.2e}"
             print(f"{name}, eps = {eps:g}: {change} in {len(flow.losses) - 1} steps. {flow.status.value}", flush=True)
             rows.append((f"{name}, ε = {eps:g}", flow))

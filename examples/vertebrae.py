@@ -26,7 +26,7 @@ CREDIT = "BodyParts3D, (c) The Database Center for Life Science licensed under C
 
 
 def surface_points(path: Path, n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """n points drawn evenly on a surface, centred, in units of 10 mm, and its normals there.  (n, 3) twice"""
+    """n points drawn evenly on a surface, centered, in units of 10 mm, and its normals there.  (n, 3) twice"""
     if not path.exists():
         sys.exit(f"No mesh {path}: set GROMAP_DATA, or --data, to the folder that holds anatomy/.")
     mesh = read_mesh(path)

@@ -43,7 +43,7 @@ CASES = {
     "dim too large": (lambda: solve(X, Y, dim=10), "dim = 10 axes for the 9 points of Y"),
     "dim zero": (lambda: Space(X, dim=0), "1 <= dim <= 12"),
     "dim share above one": (lambda: Space(X, dim=1.5), r"share of variance to keep, in \(0, 1\)"),
-    "dim of the wrong type": (lambda: Space(X, dim="20"), "dim must be an int"),
+    "dim of the wrong type": (lambda: Space(X, dim="20"), "dim must be 'auto', an int"),
     "three dims": (lambda: solve(X, Y, dim=(2, 3, 4)), "a pair"),
     "asymmetric matrix": (lambda: Space.from_costs(MATRIX + np.triu(MATRIX)), "not symmetric"),
     "non-zero diagonal": (lambda: Space.from_costs(MATRIX + 1), "non-zero diagonal"),

@@ -12,7 +12,7 @@ import pytest
 from gromap import demo
 from gromap.datasets import Pair, humans
 from gromap.mesh import Mesh
-from gromap.report.figures import colour_field, correspondence_figure
+from gromap.report.figures import color_field, correspondence_figure
 
 
 @pytest.fixture(scope="module")
@@ -51,8 +51,8 @@ def test_meshes_are_whole(pair: Pair, side: str):
     s = (a + b + c) / 2
     heron = np.sqrt(s * (s - a) * (s - b) * (s - c)).sum()
     assert mesh.vertex_areas().sum() == pytest.approx(heron)
-    assert heron == pytest.approx(1.8, rel=0.02)  # square metres
-    assert (p * np.cross(q, r)).sum() / 6 == pytest.approx(0.065, rel=0.05)  # cubic metres; negative if inside out
+    assert heron == pytest.approx(1.8, rel=0.02)  # square meters
+    assert (p * np.cross(q, r)).sum() / 6 == pytest.approx(0.065, rel=0.05)  # cubic meters; negative if inside out
 
 
 def test_y_is_up_and_z_to_the_front(pair: Pair):
@@ -103,12 +103,12 @@ def test_a_map_of_another_shape_is_refused(pair: Pair, match):
         pair.error(match)
 
 
-def test_figure_refuses_colours_of_another_mesh(pair: Pair):
-    colours = colour_field(pair.source.vertices)
-    assert colours.min() >= 0
-    assert colours.max() <= 1
-    with pytest.raises(ValueError, match=r"the target needs rgb colours of shape \(3900, 3\), got \(4000, 3\)"):
-        correspondence_figure(pair.source, pair.target, colours, colours)
+def test_figure_refuses_colors_of_another_mesh(pair: Pair):
+    colors = color_field(pair.source.vertices)
+    assert colors.min() >= 0
+    assert colors.max() <= 1
+    with pytest.raises(ValueError, match=r"the target needs rgb colors of shape \(3900, 3\), got \(4000, 3\)"):
+        correspondence_figure(pair.source, pair.target, colors, colors)
 
 
 def test_demo_writes_a_picture_and_a_page_and_prints_the_result(tmp_path, capsys, monkeypatch):
@@ -130,7 +130,7 @@ def test_demo_writes_a_picture_and_a_page_and_prints_the_result(tmp_path, capsys
     assert 0.1 < painted.mean() < 0.6
     assert not painted[:, :20].any()  # nothing is cropped
     assert not painted[:, -20:].any()
-    assert len(np.unique((pixels[painted] * 8).astype(int), axis=0)) > 100  # colours
+    assert len(np.unique((pixels[painted] * 8).astype(int), axis=0)) > 100  # colors
 
 
 def refused(capsys, *argv: str) -> str:

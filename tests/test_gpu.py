@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from gromap import CntGW, Gaussian, GromovLoss, KernelGW, Loop, Power, Sinkhorn, engine, solve
+from gromap import CntGW, Gaussian, GromovLoss, KernelGW, Loop, Power, Sinkhorn, solve
 from gromap.datasets import humans
-from gromap.objective import lifted_score
-from gromap.sinkhorn import Potentials, half_step, sinkhorn
+from gromap.solvers.objective import lifted_score
+from gromap.transport import Grid, LowRank, split_cells
+from gromap.transport.sinkhorn import Potentials, half_step, sinkhorn
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")]
 
@@ -26,7 +27,7 @@ def test_cuda_equals_cpu(dtype, method):
     assert float((there.p2p_12.cpu() == here.p2p_12).double().mean()) > 0.95
     moved = solve(x.numpy(), y.numpy(), method=method, epsilon=5e-3, device="cuda")
     assert isinstance(moved.gamma, np.ndarray)
-    assert moved.info["device"].startswith("cuda")
+    assert moved.stats.device.startswith("cuda")
 
 
 @pytest.mark.parametrize("method", ["lowrank-cost", CntGW(Loop(Sinkhorn(60, update="standard"), adaptive=False))])
@@ -34,7 +35,7 @@ def test_standard_steps_are_replayed_on_the_gpu(method):
     pair = humans()
     x, y = (torch.from_numpy(m.vertices[:700]).float() for m in (pair.source, pair.target))
     here, there = (solve(x.to(d), y.to(d), method=method, epsilon=5e-3, init="zero") for d in ("cpu", "cuda"))
-    assert there.info["engine"] == "triton"
+    assert there.stats.engine == "triton"
     assert there.value == pytest.approx(here.value, rel=2e-3)
 
 
@@ -60,13 +61,15 @@ def test_truncation_on_the_gpu_loses_what_it_says():
     x, y = shape(70_000, 0), shape(66_000, 1)
     sol = solve(x, y)
     assert sol.converged
-    assert sol.info["engine"] == "triton"
-    assert sol.info["tiles"] < 0.6
-    assert sol.info["neglected_mass"] < 1e-4
+    assert sol.stats.engine == "triton"
+    assert sol.stats.tiles is not None
+    assert sol.stats.neglected_mass is not None
+    assert sol.stats.tiles < 0.6
+    assert sol.stats.neglected_mass < 1e-4
     near = sol.plan.score
-    exact, got = (engine.sums(score, sol.plan.u, sol.plan.v)[0].double() for score in (engine.whole(near), near))
+    exact, got = (score.sums(sol.plan.u, sol.plan.v)[0].double() for score in (near.full, near))
     assert float(((exact - got) / exact).abs().max()) < 1e-3
-    assert float((exact - got).sum()) < sol.info["neglected_mass"] + 1e-5
+    assert float((exact - got).sum()) < sol.stats.neglected_mass + 1e-5
     some = torch.arange(0, 70_000, 300, device="cuda")
     s = near.q[some].double() @ near.k.double().mT + sol.plan.u[some].double()[:, None] + sol.plan.v.double()
     assert float((got[some] / s.exp().sum(1) - 1).abs().max()) < 2e-3
@@ -78,7 +81,7 @@ def test_violent_jumps_on_the_gpu():
     """Γ and ε jump by orders of magnitude between calls, tiles are left out: all stays finite, and rows can be made exact."""
     x, y = shape(50_000, 0), shape(45_000, 1)
     logs = [torch.full((len(z),), -float(np.log(len(z))), device="cuda") for z in (x, y)]
-    grid = engine.Grid(engine.split_cells(x), engine.split_cells(y), 1e-4)
+    grid = Grid(split_cells(x), split_cells(y), 1e-4)
     generator = torch.Generator().manual_seed(0)
     end = Potentials(torch.zeros(50_000, device="cuda"), torch.zeros(45_000, device="cuda"))
     for eps in (1.0, 1e-4, 1e-1, 1e-3, 1e-5, 1e-2):
@@ -87,19 +90,19 @@ def test_violent_jumps_on_the_gpu():
         end = sinkhorn(score, *logs, Potentials(end.f, end.g), Sinkhorn(20))
         assert bool(torch.isfinite(end.f).all() & torch.isfinite(end.g).all() & torch.isfinite(end.error).all())
         f = half_step(score, logs[1], end.g)
-        rows, _ = engine.sums(score, f + logs[0], end.g + logs[1])
+        rows, _ = score.sums(f + logs[0], end.g + logs[1])
         assert float((rows.sum() - 1).abs()) < 2e-2
 
 
 def test_kernels_are_tuned_once():
-    from gromap.engine import triton as fused
+    from gromap.transport import triton as fused
 
     fused._best.clear()
     x = shape(50_000, 0)
-    score, zero = engine.LowRank(x, x), torch.zeros(50_000, device="cuda") - 20
-    first = engine.sums(score, zero, zero)[0]
+    score, zero = LowRank(x, x), torch.zeros(50_000, device="cuda") - 20
+    first = score.sums(zero, zero)[0]
     assert [key[0] for key in fused._best] == ["sums"]
-    torch.testing.assert_close(engine.sums(score, zero, zero)[0], first, rtol=1e-4, atol=0)
+    torch.testing.assert_close(score.sums(zero, zero)[0], first, rtol=1e-4, atol=0)
 
 
 @pytest.mark.parametrize("cost", [Power(1.0), Power(2.0), Gaussian(0.5)])
@@ -113,7 +116,7 @@ def test_losses_and_gradients_on_the_gpu(cost, method):
     found = []
     for kind in ({"device": "cpu", "dtype": torch.float64}, {"device": "cuda", "dtype": torch.float32}):
         inputs = [t.to(**kind).clone().requires_grad_() for t in (x, y, a)]
-        loss = GromovLoss(cost, 1e-2, method=solver, init="zero")
+        loss = GromovLoss(cost=cost, epsilon=1e-2, method=solver, init="zero")
         value = loss(*inputs)
         value.backward()
         assert value.device.type == kind["device"]

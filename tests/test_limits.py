@@ -20,7 +20,7 @@ def surface(n, seed, dtype="float32", width=1.0):
 
 @pytest.fixture
 def _always_truncate(monkeypatch):
-    monkeypatch.setattr(cnt, "TRUNCATES", {"cpu": 0, "cuda": 0})
+    monkeypatch.setattr(cnt, "TRUNCATED_PAIRS", {"cpu": 0, "cuda": 0})
 
 
 @pytest.mark.usefixtures("_always_truncate")
@@ -29,9 +29,9 @@ def test_truncation_on_and_off_agree(dtype):
     x, y = surface(1700, 0, dtype, width=0.1), surface(1500, 1, dtype, width=0.1)
     gamma = solve(x[::5], y[::5], epsilon=3e-4).gamma
     on, off = (solve(x, y, epsilon=3e-4, method=CntGW(truncation=t), init=gamma) for t in (1e-4, None))
-    assert on.info["tiles"] < 0.5
-    assert "tiles" not in off.info
-    assert on.info["neglected_mass"] <= 1e-4
+    assert on.stats.tiles < 0.5
+    assert off.stats.tiles is None
+    assert on.stats.neglected_mass <= 1e-4
     assert on.value == pytest.approx(off.value, abs=1e-5)
     assert (np.abs(y[on.p2p_12] - y[off.p2p_12]).max(1) < 0.03).mean() > 0.95
     np.testing.assert_allclose(on.push(x), off.push(x), atol=2e-2)
@@ -118,8 +118,8 @@ def test_ctrl_c_leaves_the_best_state(method):
     x, y = surface(500, 0), surface(480, 1)
     seen = []
 
-    def press(step):
-        seen.append(step.energy)
+    def press(event):
+        seen.append(event.value)
         if len(seen) == 3:
             raise KeyboardInterrupt
 
@@ -156,10 +156,10 @@ def test_solutions_say_what_was_chosen():
     quick = Loop(Sinkhorn(2), adaptive=False, max_iter=1)
     small = solve(surface(300, 0), surface(280, 1), method=CntGW(quick))
     assert "cnt, tiles on cpu" in repr(small)
-    assert 0 < small.info["memory"] < 1 << 30
+    assert 0 < small.stats.memory < 1 << 30
     large = solve(surface(3200, 0), surface(3100, 1), max_iter=1)
-    assert large.info["method"] == "multiscale"
-    assert f"multiscale ({large.info['levels'][0]}, 3200 points)" in repr(large)
+    assert large.stats.method == "multiscale"
+    assert f"multiscale ({large.stats.levels[0]}, 3200 points)" in repr(large)
 
 
 @pytest.mark.parametrize("bad", [0.0, 1.0, -1e-4])

@@ -63,13 +63,11 @@ import sys, numpy as np, torch, gromap
 from gromap import Loop, Sinkhorn
 from gromap.bench.machine import Meter
 from gromap.solvers import METHODS
-from dataclasses import replace
 rng = np.random.default_rng(0)
-method = replace(METHODS[sys.argv[1]], loop=Loop(Sinkhorn(1), adaptive=False, max_iter=3))
+method = METHODS[sys.argv[1]].with_loop(Loop(Sinkhorn(1), adaptive=False, max_iter=3))
 def run(n, m):
-    x, y = (gromap.Space(torch.tensor(rng.normal(size=(k, 3)), dtype=torch.float32)) for k in (n, m))
-    gromap.solve(x, y, method=method, init="zero")
-    return method.memory(x, y) / 2**20
+    x, y = (torch.tensor(rng.normal(size=(k, 3)), dtype=torch.float32) for k in (n, m))
+    return gromap.solve(x, y, method=method, init="zero").stats.memory / 2**20
 run(60, 50)                                                                 # load everything first
 meter = Meter.start(torch.device("cpu"))
 print(run(3000, 4000), meter.read()[1] / 2**20)

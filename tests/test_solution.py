@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -43,11 +44,28 @@ def test_push_and_pull_are_conditional_means(sol):
     np.testing.assert_allclose(sol.pull(np.ones((31, 2))), 1.0)
 
 
-def test_maps_are_argmaxima(sol):
+def test_maps_are_nearest_to_the_mean_or_of_the_largest_entry(sol, pair):
+    x, y, *_ = pair
     pi = sol.plan.dense()
     rows, cols = pi.sum(1) > 0, pi.sum(0) > 0
-    np.testing.assert_array_equal(sol.p2p_12[rows], pi.argmax(1)[rows])
-    np.testing.assert_array_equal(sol.p2p_21[cols], pi.argmax(0)[cols])
+    np.testing.assert_array_equal(sol.map("argmax")[rows], pi.argmax(1)[rows])
+    np.testing.assert_array_equal(sol.inverse_map("argmax")[cols], pi.argmax(0)[cols])
+    for got, other, to, back, some in (
+        (sol.map(), sol.p2p_12, sol.pull(y), y, rows),
+        (sol.inverse_map(), sol.p2p_21, sol.push(x), x, cols),
+    ):
+        gaps = np.linalg.norm(to[:, None] - back, axis=2)
+        np.testing.assert_array_equal(got[some], gaps.argmin(1)[some])
+        np.testing.assert_array_equal(got, other)
+    with pytest.raises(ValueError, match="unknown how 'max'"):
+        sol.map("max")
+
+
+def test_maps_of_costs_that_are_no_function_of_the_distance_use_the_features():
+    """argmin_k Σ_j π_ij c(y_j, y_k), which for the exact embedding is the point nearest to the mean of the features."""
+    c = np.abs(np.subtract.outer(np.arange(9.0), np.arange(9.0))) ** 0.5
+    sol = solve(c, c, cost="precomputed", dim=9, epsilon=0.05)
+    np.testing.assert_array_equal(sol.map(), (sol.plan.dense() @ c).argmin(1))
 
 
 def test_sparse_keeps_the_largest_entries(sol):
@@ -62,7 +80,7 @@ def test_sparse_keeps_the_largest_entries(sol):
 
 
 def test_dense_refuses_large_plans(sol, monkeypatch):
-    monkeypatch.setattr("gromap.plan.DENSE_LIMIT", 100)
+    monkeypatch.setattr("gromap._plan.DENSE_LIMIT", 100)
     with pytest.raises(MemoryError, match="sparse"):
         sol.plan.dense()
     assert sol.plan.dense(force=True).shape == (40, 31)
@@ -78,7 +96,7 @@ def test_save_and_load(sol, tmp_path):
     again = gromap.load(sol.save(tmp_path / "match.safetensors"))
     assert (again.value, again.value_gw, again.epsilon, again.scale) == (sol.value, sol.value_gw, sol.epsilon, sol.scale)
     assert again.status is sol.status
-    assert again.info["method"] == sol.info["method"]
+    assert again.stats.method == sol.stats.method
     np.testing.assert_allclose(again.plan.dense(), sol.plan.dense(), rtol=1e-11)
     np.testing.assert_array_equal(again.history["energy"], sol.history["energy"])
     np.testing.assert_array_equal(again.potentials[0], sol.potentials[0])
@@ -131,3 +149,22 @@ def test_values_of_the_wrong_length(sol):
         sol.push(np.ones(31))
     with pytest.raises(ValueError, match="expected 31 values"):
         sol.plan @ np.ones(40)
+
+
+DATA = Path(__file__).with_name("data")
+
+
+def test_files_of_older_versions_load():
+    """Written before `info` became `stats`: the minima stood in the history, and there were no points for maps."""
+    old = gromap.load(DATA / "solution_v1.safetensors")
+    assert old.value == pytest.approx(0.254304, abs=1e-6)
+    assert (old.stats.method, old.stats.dtype) == ("cnt", "float32")
+    assert old.stats.minima is not None
+    assert len(old.stats.minima) >= 1
+    assert set(old.history) == {"energy", "gamma_change", "marginal_error", "inner_steps", "seconds"}
+    assert old.map("argmax").shape == (12,)
+    with pytest.raises(ValueError, match="use map\\('argmax'\\)"):
+        old.map()
+    assert "minima" in repr(old)
+    land = gromap.Landscape.load(DATA / "landscape_v1.safetensors")
+    assert len(land) >= 1

@@ -76,8 +76,8 @@ def test_any_temperature_in_float32_is_finite_and_honest(method, epsilon):
     assert np.isfinite([sol.value, sol.value_gw, sol.plan.marginal_error]).all()
     assert all(np.isfinite(z).all() for z in (*sol.potentials, sol.gamma, sol.push(x), sol.pull(y), sol.history["energy"]))
     assert abs(sol.plan.marginals[0].sum() - 1) < 2e-2
-    if sol.converged:
-        assert sol.plan.marginal_error < 5e-2
+    assert sol.plan.marginal_error < (5e-2 if sol.converged else 2.0)
+    assert sol.converged or epsilon <= 1e-3
     assert sol.epsilon == epsilon
 
 
@@ -86,8 +86,10 @@ def test_auto_start_is_no_worse_than_zero():
     x, y = pair.source.vertices[:250], pair.target.vertices[:220]
     auto, zero = solve(x, y), solve(x, y, init="zero")
     assert auto.value <= zero.value * 1.01
-    assert len(auto.history["minima"]) == auto.info["minima"] >= 1
-    assert auto.history["minima_starts"].sum() > 0
+    assert auto.stats.minima is not None
+    assert auto.stats.minima_starts is not None
+    assert len(auto.stats.minima) == len(auto.stats.minima_starts) >= 1
+    assert auto.stats.minima_starts.sum() > 0
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -106,10 +108,10 @@ def test_methods_costs_and_dims_may_differ(pair):
     x, y, a, b = pair
     sol = solve(x, y, a, b, cost=("euclidean", gromap.Power(1.5)), dim=(10, 7), epsilon=0.05)
     assert sol.gamma.shape == (10, 7)
-    sx, sy = Space(x, a, "euclidean", dim=10), Space(y, b, gromap.Power(1.5), dim=7)
+    sx, sy = Space(x, a, cost="euclidean", dim=10), Space(y, b, cost=gromap.Power(1.5), dim=7)
     assert solve(sx, sy, epsilon=0.05).value == pytest.approx(sol.value)
     assert solve(x, y, cost="sqeuclidean").gamma.shape == (3, 2)
-    assert solve(x, y, dim=0.9).info["explained"][0] >= 0.9
+    assert solve(x, y, dim=0.9).stats.explained[0] >= 0.9
 
 
 def test_matrices_and_trees(pair):
@@ -177,10 +179,10 @@ def test_callback_progress_and_seeds(pair, capsys):
     x, y, a, b = pair
     seen = []
     sol = solve(x, y, a, b, epsilon=0.02, init="zero", callback=seen.append, progress=True)
-    assert [s.iteration for s in seen] == list(range(len(seen)))
-    assert [s.energy for s in seen] == list(sol.history["energy"])
+    assert [event.step for event in seen] == list(range(1, len(seen) + 1))
+    assert [event.value for event in seen] == list(sol.history["energy"])
     assert "energy" in capsys.readouterr().err
-    stopped = solve(x, y, a, b, epsilon=0.02, init="zero", callback=lambda step: step.iteration == 1)
+    stopped = solve(x, y, a, b, epsilon=0.02, init="zero", callback=lambda step: step.step == 2)
     assert stopped.status is gromap.Status.STOPPED
     assert len(stopped.history["energy"]) == 2
     one, two, other = (solve(x, y, a, b, epsilon=0.02, init="random", seed=s, max_iter=3) for s in (4, 4, 5))

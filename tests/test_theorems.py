@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from gromap import CntGW, Gaussian, KernelGW, Loop, Power, Sinkhorn, Space, Status, solve
-from gromap.embedding import kernel_matrix
-from gromap.objective import constant, lifted_score, quartic
+from gromap.geometry.embedding import kernel_matrix
+from gromap.solvers.objective import constant, lifted_score, quartic
 from tests.conftest import cloud
 
 EXACT = Loop(sinkhorn=Sinkhorn(4000, tol=1e-12), max_steps=4000, adaptive=False, max_iter=8, tol=1e-15)
@@ -54,7 +54,7 @@ def costs(space, scale):
 def test_cnt_kernel_and_dense_entropic_gw_agree(cost, seed):
     """Prop. equivalence_pgd, and Alg. dual_kernelpca with D = N equals Alg. kernel_gw."""
     (x, a), (y, b) = cloud(24, 3, seed), cloud(19, 2, seed + 10)
-    sx, sy = Space(x, a, cost, dim=24), Space(y, b, cost, dim=19)
+    sx, sy = Space(x, a, cost=cost, dim=24), Space(y, b, cost=cost, dim=19)
     eps = 0.05
     kernel = solve(sx, sy, method=KernelGW(EXACT), epsilon=eps, init="zero")
     cnt = solve(sx, sy, method=CntGW(EXACT), epsilon=eps, init="zero")
@@ -71,7 +71,7 @@ def test_cnt_kernel_and_dense_entropic_gw_agree(cost, seed):
 def test_energy_never_rises_and_bounds_the_movement_of_gamma(cost, method, pair):
     """Thm. altmin_convergence_reg: Σ |Γ_k - Γ_{k+1}|² <= D_ε(Γ_0) - D_ε(Γ_t)."""
     x, y, a, b = pair
-    sol = solve(x, y, a, b, cost, epsilon=0.02, method=method(EXACT), init="random", dim=(20, 15), seed=3)
+    sol = solve(x, y, a, b, cost=cost, epsilon=0.02, method=method(EXACT), init="random", dim=(20, 15), seed=3)
     energy, change = sol.history["energy"], sol.history["gamma_change"]
     assert np.all(np.diff(energy) <= 1e-10)
     assert np.all(change >= -1e-12)
@@ -141,7 +141,7 @@ def test_linearisation(seed):
 def test_values_are_those_of_the_returned_plan(method, cost, pair):
     """value_gw is the four-index sum over the plan as it is, feasible or not, and value adds ε KL."""
     x, y, a, b = pair
-    sx, sy = Space(x, a, cost, dim=len(x)), Space(y, b, cost, dim=len(y))
+    sx, sy = Space(x, a, cost=cost, dim=len(x)), Space(y, b, cost=cost, dim=len(y))
     for max_iter in (1, 50):
         sol = solve(sx, sy, epsilon=0.03, method=method, max_iter=max_iter, init="zero")
         pi = sol.plan.dense()
@@ -173,7 +173,7 @@ def test_isometric_copies_have_no_debiased_distance(pair):
 @pytest.mark.parametrize("cost", COSTS)
 def test_exact_norms_change_nothing_at_full_rank(cost, pair):
     x, y, a, b = pair
-    sx, sy = Space(x, a, cost, dim=len(x)), Space(y, b, cost, dim=len(y))
+    sx, sy = Space(x, a, cost=cost, dim=len(x)), Space(y, b, cost=cost, dim=len(y))
     plain, exact = (
         solve(sx, sy, epsilon=0.03, method=CntGW(exact_norms=norms), max_iter=4, init="zero") for norms in (False, True)
     )
@@ -186,7 +186,7 @@ def test_exact_norms_change_nothing_at_full_rank(cost, pair):
 def test_exact_norms_bound_the_value_from_above(cost, pair):
     """With D axes, the value of a plan is L(π) + 8 (|Γ|² - |Γ_D|²): what the axes miss of Γ, and nothing else."""
     x, y, a, b = pair
-    sx, sy = Space(x, a, cost, dim=6), Space(y, b, cost, dim=5)
+    sx, sy = Space(x, a, cost=cost, dim=6), Space(y, b, cost=cost, dim=5)
     for max_iter in (1, 20):  # columns are off after one step
         sol = solve(sx, sy, epsilon=0.05, method=CntGW(exact_norms=True), max_iter=max_iter, init="zero")
         pi, cx, cy = sol.plan.dense(), costs(sx, sx.scale), costs(sy, sy.scale)

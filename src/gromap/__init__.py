@@ -1,16 +1,31 @@
 """gromap: match point clouds, meshes and metric data by Gromov-Wasserstein, in linear memory."""
 
-from gromap.costs import Custom, Exponential, Gaussian, Hyperbolic, Power, Precomputed, Spherical, Tree
-from gromap.embedding import KernelPCA, Nystrom
-from gromap.flows import Flow, FlowInterrupted, FlowStatus, barycenter, gradient_flow
-from gromap.landscape import Landscape, landscape
-from gromap.losses import GromovLoss, gw_loss, sgw_loss
-from gromap.pairwise import pairwise
-from gromap.plan import Plan
-from gromap.search import Landmarks, Search, landmarks
-from gromap.sinkhorn import Annealing, Sinkhorn
-from gromap.solution import Interrupted, Solution, State, Status, load
-from gromap.solve import solve
+from gromap import mesh
+from gromap._plan import Plan
+from gromap._progress import Event
+from gromap._solution import Interrupted, Solution, State, Stats, Status, load
+from gromap._solve import solve
+from gromap._space import Space
+from gromap.geometry.costs import (
+    Cost,
+    Custom,
+    Exponential,
+    Gaussian,
+    Hyperbolic,
+    Power,
+    Precomputed,
+    Radial,
+    Spherical,
+    Tree,
+)
+from gromap.geometry.embedding import KernelPCA, Nystrom
+from gromap.learn.flows import Flow, FlowInterrupted, FlowStatus, barycenter, gradient_flow
+from gromap.learn.losses import GromovLoss, gw_loss
+from gromap.learn.pairwise import pairwise
+from gromap.search.budget import SearchBudget
+from gromap.search.landscape import Landscape, landscape
+from gromap.search.search import Search
+from gromap.search.starts import Landmarks, landmarks
 from gromap.solvers import (
     CntGW,
     ConditionalGradientGW,
@@ -23,9 +38,9 @@ from gromap.solvers import (
     Multiscale,
     ProximalGW,
     SampledGW,
-    Step,
+    Solver,
 )
-from gromap.space import Space
+from gromap.transport.sinkhorn import Annealing, Sinkhorn
 
 __version__ = "0.1.0"
 
@@ -33,9 +48,11 @@ __all__ = [
     "Annealing",
     "CntGW",
     "ConditionalGradientGW",
+    "Cost",
     "Custom",
     "DualGW",
     "EntropicGW",
+    "Event",
     "Exponential",
     "Flow",
     "FlowInterrupted",
@@ -57,15 +74,18 @@ __all__ = [
     "Power",
     "Precomputed",
     "ProximalGW",
+    "Radial",
     "SampledGW",
     "Search",
+    "SearchBudget",
     "Sinkhorn",
     "Solution",
+    "Solver",
     "Space",
     "Spherical",
     "State",
+    "Stats",
     "Status",
-    "Step",
     "Tree",
     "barycenter",
     "gradient_flow",
@@ -73,7 +93,7 @@ __all__ = [
     "landmarks",
     "landscape",
     "load",
+    "mesh",
     "pairwise",
-    "sgw_loss",
     "solve",
 ]

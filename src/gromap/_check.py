@@ -5,25 +5,23 @@ from __future__ import annotations
 import difflib
 import os
 import sys
+import warnings
 from collections.abc import Iterable
 from importlib import import_module
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-Array = np.ndarray | Tensor
 
-
-def extra(module: str, name: str) -> ModuleType:
-    """An optional package, or what to install to have it."""
+def extra(module: str, name: str, called: str | None = None) -> Any:
+    """An optional package, or what to install to have it.  name: of the extra.  called: the package, if not as its module."""
     try:
         return import_module(module)
     except ImportError as error:
-        raise ImportError(f"this needs {module} ({error}): pip install 'gromap[{name}]'") from error
+        raise ImportError(f"this needs {called or module} ({error}): pip install 'gromap[{name}]'") from error
 
 
 def is_numpy(x: object) -> bool:
@@ -95,7 +93,7 @@ def count(n: int, name: str, least: int = 2) -> None:
 
 
 def weights(a: object, n: int, name: str, of: str, like: Tensor) -> Tensor:
-    """Non-negative weights of n points, normalised to one; uniform if None."""
+    """Non-negative weights of n points, normalized to one; uniform if None."""
     if a is None:
         return like.new_full((n,), 1.0 / n, dtype=like.dtype if like.is_floating_point() else torch.float64)
     t = tensor(a, name, like.device)
@@ -129,12 +127,16 @@ def cost_matrix(c: object, name: str = "C") -> Tensor:
     return ((t + t.mT) / 2).fill_diagonal_(0.0)
 
 
+def is_auto(value: object) -> bool:
+    return isinstance(value, str) and value == "auto"
+
+
 def dimension(dim: object, n: int, name: str) -> int | float:
-    """An embedding dimension in 1 .. n, or a share of variance in (0, 1). None: 20, or n if there are fewer points."""
-    if dim is None:
+    """An embedding dimension in 1 .. n, or a share of variance in (0, 1). "auto": 20, or n if there are fewer points."""
+    if is_auto(dim):
         return min(20, n)
     if isinstance(dim, bool) or not isinstance(dim, int | float | np.integer | np.floating):
-        raise TypeError(f"dim must be an int, a share of variance in (0, 1), or a pair of them, got {dim!r}.")
+        raise TypeError(f"dim must be 'auto', an int, a share of variance in (0, 1), or a pair of them, got {dim!r}.")
     if isinstance(dim, float | np.floating):
         if not 0 < dim < 1:
             raise ValueError(
@@ -173,6 +175,14 @@ def choice(value: object, known: Iterable[str], name: str) -> str:
         raise TypeError(f"{name} must be one of {', '.join(map(repr, known))}, got {type(value).__name__}.")
     near = difflib.get_close_matches(value, known, n=1, cutoff=0.0)[0]
     raise ValueError(f"unknown {name} {value!r}: did you mean {near!r}? Known: {', '.join(map(repr, known))}.")
+
+
+def warn(message: str) -> None:
+    """Warn at the line of the caller's that led here: the first one outside of this package."""
+    package, level, frame = str(Path(__file__).parent), 1, sys._getframe()
+    while frame.f_back and frame.f_code.co_filename.startswith(package):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, stacklevel=level)
 
 
 def memory(needed: int, device: torch.device, what: str, remedy: str) -> None:

@@ -43,14 +43,14 @@ class Pair:
 
 
 def humans() -> Pair:
-    """A standing and a running man, 4,000 and 3,900 vertices in metres; y is up, z is to the front.  CC0, from MakeHuman
+    """A standing and a running man, 4,000 and 3,900 vertices in meters; y is up, z is to the front.  CC0, from MakeHuman
 
     >>> from gromap.datasets import humans
     >>> pair = humans()
     >>> pair.source.vertices.shape, pair.target.faces.shape
     ((4000, 3), (7796, 3))
-    >>> print(f"{pair.source.vertex_areas().sum():.2f} square metres of skin")
-    1.82 square metres of skin
+    >>> print(f"{pair.source.vertex_areas().sum():.2f} square meters of skin")
+    1.82 square meters of skin
     >>> pair.error(pair.mirrored)
     0.0
     """

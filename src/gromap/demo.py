@@ -1,6 +1,6 @@
-"""python -m gromap.demo [OUT.png]: match a standing man to a running one by geodesic distances, print the result and show it.
+"""python -m gromap.demo [OUT.png]: match a standing man to a running one by geodesic distances, and draw the result.
 
-The picture goes to OUT.png, a page to turn and click to OUT.html.
+The picture is written to OUT.png, an interactive page to OUT.html.
 """
 
 from __future__ import annotations
@@ -16,23 +16,24 @@ from pathlib import Path
 import numpy as np
 
 import gromap
+from gromap import _check
+from gromap._progress import Progress
 from gromap.datasets import humans
-from gromap.mesh.transfer import vertex_map
-from gromap.progress import Progress
-from gromap.report.figures import colour_field, correspondence_figure, require_matplotlib
+from gromap.mesh import match
+from gromap.report.figures import color_field, correspondence_figure
 from gromap.report.page import write_report
 
 COST = "geodesic"
-EPSILON = 3e-4  # where the match goes on once the global search is done
+EPSILON = 3e-4
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The exit code: 0, or 2 with one line on stderr where the page or the picture cannot be made or written."""
+    """The exit code: 0, or 2 with one line on stderr if the page or the picture cannot be written."""
     parser = argparse.ArgumentParser(prog="python -m gromap.demo", description="Match a standing man to a running one.")
     parser.add_argument("output", nargs="?", default="demo.png", help="the picture to write (demo.png), and a page beside it")
     try:
         path = _writable(Path(parser.parse_args(argv).output))
-        require_matplotlib()
+        _check.extra("matplotlib.figure", "plot", "matplotlib")
         _demo(path)
     except (OSError, ImportError) as error:
         print(f"gromap.demo: {error}", file=sys.stderr)
@@ -46,26 +47,27 @@ def _demo(path: Path) -> None:
     source, target = pair.source, pair.target
     progress = Progress()
     x, y = (
-        gromap.Space.from_mesh(mesh, COST, tell=lambda text, name=name: progress(f"{name}, {text}"))
+        gromap.Space.from_mesh(mesh, cost=COST, callback=lambda event, name=name: progress(f"{name}, {event}"))
         for mesh, name in ((source, "standing man"), (target, "running man"))
     )
     progress.close()
-    sol = gromap.solve(x, y, init=gromap.Search(chirality=True), progress=True)
-    sol = gromap.solve(x, y, epsilon=EPSILON, init=sol, progress=True)
-    match = vertex_map(sol.plan, y.measure.points)
-    direct, mirrored = pair.errors(match)
+    sol = match(x, y, epsilon=EPSILON, init=gromap.Search(chirality=True), progress=True)
+    if sol.status is gromap.Status.INTERRUPTED:
+        raise KeyboardInterrupt
+    found = sol.map()
+    direct, mirrored = pair.errors(found)
     swap = "" if direct <= mirrored else ", left and right swapped, which distances cannot tell"
     seconds = time.perf_counter() - begin
     line = f"matching error {min(direct, mirrored):.2%} of the target's diagonal{swap}; {seconds:.1f} s in total"
     print(x.mesh_embedding, y.mesh_embedding, sol, line, sep="\n")
 
-    colours = colour_field(source.vertices)
+    colors = color_field(source.vertices)
     n, m = sol.plan.shape
-    title = f"Colours of the source, pushed to the target: {n:,} x {m:,} vertices matched by gromap"
-    correspondence_figure(source, target, colours, sol.push(colours), title, line).savefig(path, dpi=150, format="png")
+    title = f"Colors of the source, pushed to the target: {n:,} x {m:,} vertices matched by gromap"
+    correspondence_figure(source, target, colors, sol.push(colors), title, line).savefig(path, dpi=150, format="png")
     print(f"wrote {path}")
     truth = pair.direct if direct <= mirrored else pair.mirrored
-    error = np.linalg.norm(target.vertices[match] - truth, axis=1) / np.linalg.norm(np.ptp(target.vertices, axis=0))
+    error = np.linalg.norm(target.vertices[found] - truth, axis=1) / np.linalg.norm(np.ptp(target.vertices, axis=0))
     settings = {"cost": COST, "epsilon": EPSILON, "error": "straight, over the diagonal of the target"}
     page = path.with_suffix(".html")
     write_report(page, source, target, sol, title="Standing to running", error=error, settings=settings, force=True)

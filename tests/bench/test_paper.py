@@ -27,11 +27,11 @@ TINY = replace(
     QUICK,
     clouds=("tetrahedron-cuboid",),
     points=25,
-    inner=(2,),
-    fewer=(2,),
+    inner_steps=(2,),
+    fewer_inner_steps=(2,),
     thresholds=(0.5,),
-    outer=2,
-    whole=2,
+    curve_steps=2,
+    match_steps=2,
     rows=(Row("human", 30), Row("dog", 30), Row("human", 10**7, run=False)),
     dims=(5,),
     dim_points=30,
@@ -197,7 +197,7 @@ def test_a_sixth_power_swings_between_two_plans():
     assert moved["2"][-1] < 0.01
 
 
-def test_few_symmetrised_steps_hold_entropic_gw_back_but_not_kernel_gw():
+def test_few_symmetrized_steps_hold_entropic_gw_back_but_not_kernel_gw():
     x, y = spaces()
     best = solve(x, y, epsilon=EPS, tol=1e-8).gamma[0]
     ends = {kind: np.array(path(*kind, 5))[-10:] for kind in KINDS}

@@ -8,6 +8,8 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -15,8 +17,10 @@ import pytest
 
 import gromap
 from gromap.cli import main
+from gromap.cli.show import Show
 from gromap.solvers import loop
 
+MATCH = import_module("gromap.mesh.match")  # the module; `gromap.mesh.match` is its function
 MAPS = {"result.safetensors", "map.txt", "map_21.txt"}
 
 
@@ -49,7 +53,14 @@ def press_at(monkeypatch, stage: str) -> None:
     if stage == "search":
         monkeypatch.setattr(loop, "sinkhorn", count)
     else:
-        monkeypatch.setattr("gromap.cli.match.steps", lambda tell: count)
+        real_stage = Show.stage
+
+        @contextmanager
+        def stage(self, name):
+            with real_stage(self, name) as tell:
+                yield count if name == "match" else tell
+
+        monkeypatch.setattr(Show, "stage", stage)
 
 
 def said(capsys) -> str:
@@ -79,7 +90,7 @@ def test_match_keeps_the_best_so_far(pair, tmp_path, capsys, monkeypatch, stage)
 
 def test_match_keeps_the_warm_solution(pair, tmp_path, capsys, monkeypatch):
     """Ctrl-C where the second solve has nothing to show yet."""
-    real, sols = gromap.solve, []
+    real, sols = MATCH.solve, []
 
     def solve(*args, **options):
         if sols:
@@ -87,7 +98,7 @@ def test_match_keeps_the_warm_solution(pair, tmp_path, capsys, monkeypatch):
         sols.append(real(*args, **options))
         return sols[0]
 
-    monkeypatch.setattr(gromap, "solve", solve)
+    monkeypatch.setattr(MATCH, "solve", solve)
     out = tmp_path / "out"
     assert main(["match", *pair, "--out", str(out), "--epsilon", "1e-4", "--starts", "5"]) == 130
     assert "the best match so far" in said(capsys)
@@ -103,7 +114,7 @@ def test_nothing_to_keep(pair, tmp_path, capsys, monkeypatch):
     out = tmp_path / "out"
     out.mkdir()
     (out / "map.txt").write_text("mine")
-    monkeypatch.setattr(gromap, "solve", solve)
+    monkeypatch.setattr(MATCH, "solve", solve)
     assert main(["match", *pair, "--out", str(out), "--force"]) == 130
     assert said(capsys) == "gromap: interrupted; what was finished is kept."
     assert [path.name for path in out.iterdir()] == ["map.txt"]

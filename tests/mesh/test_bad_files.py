@@ -186,7 +186,7 @@ def test_folders_that_cannot_be_written(tmp_path, monkeypatch):
         (Mesh(np.zeros((4, 3)), np.zeros((0, 3), int)), "cloud.stl", "triangles alone"),
         (Mesh(np.full((4, 3), np.nan), np.zeros((0, 3), int)), "cloud.ply", "the mesh has 4 vertices with NaN"),
         (Mesh(SQUARE, np.array([[0, 1, 4]])), "mesh.ply", "corner 4"),
-        (Mesh(SQUARE, np.array([[0, 1, 2]]), colours=np.zeros((3, 3))), "mesh.ply", r"one rgb for each vertex, \(4, 3\)"),
+        (Mesh(SQUARE, np.array([[0, 1, 2]]), colors=np.zeros((3, 3))), "mesh.ply", r"one rgb for each vertex, \(4, 3\)"),
         (Mesh(SQUARE, np.array([[0, 1, 2]]), uv=np.zeros((4, 2))), "mesh.ply", r"one pair for each corner, \(1, 3, 2\)"),
         (Mesh(SQUARE, np.zeros((0, 4), int)), "mesh.ply", r"expected \(N, 3\) and \(F, 3\)"),
     ],

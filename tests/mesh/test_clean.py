@@ -28,7 +28,7 @@ def dirty(mesh: Mesh) -> Mesh:
 def test_what_is_too_much_goes_and_is_reported(dtype):
     mesh = humans().source
     mesh = replace(mesh, vertices=mesh.vertices.astype(dtype), uv=np.random.default_rng(0).random((len(mesh.faces), 3, 2)))
-    bad = dirty(replace(mesh, colours=None, uv=None))
+    bad = dirty(replace(mesh, colors=None, uv=None))
     done = clean(bad)
     assert np.array_equal(done.mesh.vertices, mesh.vertices)
     assert np.array_equal(done.mesh.faces, mesh.faces)
@@ -41,10 +41,10 @@ def test_what_is_too_much_goes_and_is_reported(dtype):
 
 def test_a_clean_mesh_stays_as_it_is():
     mesh = humans().target
-    coloured = replace(mesh, colours=np.random.default_rng(0).random(mesh.vertices.shape), uv=np.zeros((len(mesh.faces), 3, 2)))
-    done = clean(coloured)
+    colored = replace(mesh, colors=np.random.default_rng(0).random(mesh.vertices.shape), uv=np.zeros((len(mesh.faces), 3, 2)))
+    done = clean(colored)
     assert np.array_equal(done.kept, np.arange(len(mesh.vertices)))
-    assert np.array_equal(done.mesh.colours, coloured.colours)
+    assert np.array_equal(done.mesh.colors, colored.colors)
     assert str(done.report) == "removed nothing; 1 component, closed"
 
 
@@ -77,8 +77,8 @@ def test_samples_are_uniform_and_know_where_they_lie(dtype):
     assert drawn.points.dtype == dtype
     assert drawn.carry(mesh.vertices) == pytest.approx(drawn.points, abs=1e-6)
     assert drawn.weights.min() >= 0
-    centre = (mesh.face_areas()[:, None] * mesh.vertices[mesh.faces].mean(1)).sum(0) / mesh.area
-    assert drawn.points.mean(0) == pytest.approx(centre, abs=float(4 * mesh.vertices.std() / 20_000**0.5))
+    center = (mesh.face_areas()[:, None] * mesh.vertices[mesh.faces].mean(1)).sum(0) / mesh.area
+    assert drawn.points.mean(0) == pytest.approx(center, abs=float(4 * mesh.vertices.std() / 20_000**0.5))
     assert np.array_equal(sample(mesh, 7, seed=1).points, sample(mesh, 7, seed=1).points)
     assert not np.array_equal(sample(mesh, 7, seed=1).points, sample(mesh, 7, seed=2).points)
 

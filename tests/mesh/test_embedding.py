@@ -10,8 +10,9 @@ from gromap.datasets import humans
 from gromap.mesh import Mesh
 from gromap.mesh import geodesic as module
 from gromap.mesh.cache import cached_embedding
+from gromap.mesh.clean import components
 from gromap.mesh.embedding import embed_mesh, extend, laplacian
-from gromap.mesh.geodesic import distances, is_manifold, pieces
+from gromap.mesh.geodesic import distances, is_manifold
 
 
 def grid(n: int = 12, m: int = 9) -> Mesh:
@@ -46,7 +47,7 @@ def test_exact_distances_on_a_flat_sheet_are_straight():
 
 def test_pieces_are_joined_by_their_shortest_bridge():
     mesh = two_sheets(gap=2.0)
-    assert np.bincount(pieces(mesh)).tolist() == [108, 108]
+    assert np.bincount(components(mesh)[1]).tolist() == [108, 108]
     d = distances(mesh, [0, 200])
     assert np.isfinite(d).all()
     i, j = 99, 108  # the corners at y = 0 on both sides of the gap
@@ -54,6 +55,7 @@ def test_pieces_are_joined_by_their_shortest_bridge():
     assert row[j] == pytest.approx(2.0)
     assert d[0, 200] == pytest.approx(d[1, 0])  # symmetric
     lonely = Mesh(np.concatenate([mesh.vertices, [[0, 0, 5.0]]]), mesh.faces)
+    assert np.bincount(components(lonely)[1]).tolist() == [108, 108, 1]  # a vertex without faces is a component
     assert distances(lonely, [0])[0, -1] == pytest.approx(5.0)
 
 
@@ -162,14 +164,14 @@ def test_embeddings_are_kept_and_made_anew_when_the_file_is_damaged(tmp_path, mo
 def test_spaces_of_meshes(tmp_path, monkeypatch):
     monkeypatch.setenv("GROMAP_CACHE", "off")
     mesh = grid()
-    space = gromap.Space.from_mesh(mesh, "geodesic", dim=10)
+    space = gromap.Space.from_mesh(mesh, cost="geodesic", dim=10)
     assert space.mesh_embedding is not None
     np.testing.assert_allclose(space.weights, mesh.vertex_areas() / mesh.area, rtol=1e-6)
     path = gromap.mesh.write_mesh(mesh, tmp_path / "sheet.ply")
-    assert len(gromap.Space.from_mesh(path, "euclidean")) == 108
+    assert len(gromap.Space.from_mesh(path, cost="euclidean")) == 108
     cloud = Mesh(mesh.vertices, np.zeros((0, 3), int))
-    assert np.ptp(gromap.Space.from_mesh(cloud, "euclidean").weights) == 0
-    assert gromap.solve(space, gromap.Space.from_mesh(mesh, "biharmonic", dim=10), epsilon=1e-2).plan.shape == (108, 108)
+    assert np.ptp(gromap.Space.from_mesh(cloud, cost="euclidean").weights) == 0
+    assert gromap.solve(space, gromap.Space.from_mesh(mesh, cost="biharmonic", dim=10), epsilon=1e-2).plan.shape == (108, 108)
     bad = Mesh(np.where(np.arange(108)[:, None] == 5, np.nan, mesh.vertices), mesh.faces)
     with pytest.raises(ValueError, match="NaN or infinite"):
         gromap.Space.from_mesh(bad)

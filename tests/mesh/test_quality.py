@@ -126,7 +126,6 @@ def test_distances_of_another_mesh():
 
 def test_geodesics_are_the_default():
     """On a bent strip the way along it counts, not the chord."""
-    pytest.importorskip("gromap.mesh.geodesic", reason="geodesic distances are not there yet")
     t = np.linspace(0, np.pi, 40)
     vertices = np.concatenate([np.stack([np.cos(t), np.sin(t), np.full(40, z)], 1) for z in (0.0, 0.1)])
     i = np.arange(39)

@@ -12,7 +12,8 @@ from gromap import Plan, solve
 from gromap.datasets import humans
 from gromap.mesh import Mesh
 from gromap.mesh.texture import split, with_texture
-from gromap.mesh.transfer import coloured, push, push_labels, sharpen, textured
+from gromap.mesh.transfer import colored, push, push_labels, sharpen, textured
+from gromap.transport import Dense
 
 RNG = np.random.default_rng(0)
 
@@ -27,18 +28,18 @@ def cloud(points: np.ndarray, **extras) -> Mesh:
     return Mesh(points, np.zeros((0, 3), int), **extras)
 
 
-def test_colours_and_fields_follow_the_formula(solution, pair):
+def test_colors_and_fields_follow_the_formula(solution, pair):
     pi = solution.plan.dense().astype(float)
     rgb = RNG.random((len(pi), 3))
     expected = (pi / pi.sum(0)).T @ rgb
     assert push(solution.plan, rgb) == pytest.approx(expected, abs=1e-5)
     assert push(solution.plan, rgb[:, 0]) == pytest.approx(expected[:, 0], abs=1e-5)
-    target = coloured(cloud(pair[1]), cloud(pair[0], colours=rgb), solution.plan)
-    assert target.colours == pytest.approx(expected, abs=1e-5)
-    with pytest.raises(ValueError, match="the source has no colours"):
-        coloured(cloud(pair[1]), cloud(pair[0]), solution.plan)
+    target = colored(cloud(pair[1]), cloud(pair[0], colors=rgb), solution.plan)
+    assert target.colors == pytest.approx(expected, abs=1e-5)
+    with pytest.raises(ValueError, match="the source has no colors"):
+        colored(cloud(pair[1]), cloud(pair[0]), solution.plan)
     with pytest.raises(ValueError, match=r"the plan is 40 x 31, the source has 31 vertices"):
-        coloured(cloud(pair[0]), cloud(pair[1]), solution.plan)
+        colored(cloud(pair[0]), cloud(pair[1]), solution.plan)
 
 
 def test_labels_go_where_most_of_their_mass_goes(solution):
@@ -71,6 +72,12 @@ def test_sharpening_is_transport_at_a_lower_temperature(solution):
         sharpen(plan, factor=1)
 
 
+def test_a_coupling_of_low_rank_cannot_be_sharpened(pair):
+    x, y, a, b = pair
+    with pytest.raises(ValueError, match="a coupling of low rank has no lower temperature"):
+        sharpen(solve(x, y, a, b, method="lowrank", epsilon=0.01).plan)
+
+
 def test_sharpening_leaves_points_without_mass_alone(pair):
     x, y, a, b = pair
     a[3] = b[5] = 0
@@ -89,7 +96,7 @@ def blurred_copy(mesh: Mesh, blur: float, seed: int = 0) -> tuple[Mesh, Plan, np
     a = torch.full((len(x),), 1 / len(x), dtype=torch.float64)
     u = a.log() - torch.logsumexp(score + a.log(), 1)
     copy = Mesh(mesh.vertices[order], where[mesh.faces])
-    return copy, Plan(score, u, a.log(), a, a), order
+    return copy, Plan(Dense(score), u, a.log(), a, a), order
 
 
 @pytest.fixture(scope="module")
@@ -119,8 +126,8 @@ def circular(difference: np.ndarray) -> np.ndarray:
     return np.linalg.norm((difference + 0.5) % 1 - 0.5, axis=-1)
 
 
-@pytest.mark.parametrize(("blur", "worst"), [(1e-3, 1e-6), (0.01, 0.05)])
-def test_a_texture_with_a_cut_is_carried_on_both_sides_of_it(small, blur, worst):
+@pytest.mark.parametrize(("blur", "worst", "naive_worst"), [(1e-3, 1e-6, 1e-6), (0.01, 0.05, 0.5)])
+def test_a_texture_with_a_cut_is_carried_on_both_sides_of_it(small, blur, worst, naive_worst):
     """Around the body the mean of places on both sides of the cut would be in front, while the cut is behind."""
     source = with_texture(small, "spherical")
     assert source.uv is not None
@@ -134,8 +141,7 @@ def test_a_texture_with_a_cut_is_carried_on_both_sides_of_it(small, blur, worst)
     assert np.quantile(error, 0.99) < worst
     assert np.ptp(out.uv[away][..., 0], axis=1).max() < 0.5  # no face is drawn across the image
     naive = push(plan, split(source)[2][: len(small.vertices)])[copy.faces]
-    if blur == 0.01:
-        assert circular(naive - source.uv)[away].max() > 0.4
+    assert circular(naive - source.uv)[away].max() == pytest.approx(naive_worst, abs=0.1)
 
 
 def test_two_charts_never_mix(small):
@@ -181,8 +187,8 @@ def test_a_sphere_is_cut_once(small):
     """Longitude and latitude of every corner are right up to whole turns."""
     mesh = with_texture(small, "spherical")
     assert mesh.uv is not None
-    centre = (small.vertices.min(0) + small.vertices.max(0)) / 2
-    d = (small.vertices - centre)[small.faces]
+    center = (small.vertices.min(0) + small.vertices.max(0)) / 2
+    d = (small.vertices - center)[small.faces]
     u, v = mesh.uv[..., 0], mesh.uv[..., 1]
     radius = np.hypot(d[..., 0], d[..., 2])
     assert np.sin(2 * np.pi * (u - 0.5)) * radius == pytest.approx(d[..., 0], abs=1e-9)

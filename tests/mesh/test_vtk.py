@@ -11,7 +11,7 @@ import pytest
 from gromap.mesh import MeshError, read_mesh
 
 POINTS = np.array([[0, 0, 0], [1, 0, 0], [1, 1, 0], [0, 1, 0.5]], np.float32)
-COLOURS = np.array([[255, 0, 0], [0, 255, 0], [0, 0, 255], [51, 102, 153]], np.uint8)
+COLORS = np.array([[255, 0, 0], [0, 255, 0], [0, 0, 255], [51, 102, 153]], np.uint8)
 UV = POINTS[:, :2] / 2
 FACES = [[0, 1, 2], [0, 2, 3]]
 
@@ -19,7 +19,7 @@ FACES = [[0, 1, 2], [0, 2, 3]]
 def check(mesh):
     assert np.array_equal(mesh.vertices, POINTS)
     assert mesh.faces.tolist() == FACES
-    assert mesh.colours == pytest.approx(COLOURS / 255)
+    assert mesh.colors == pytest.approx(COLORS / 255)
     assert mesh.uv == pytest.approx(UV[np.array(FACES)])
 
 
@@ -45,7 +45,7 @@ def test_legacy(tmp_path, binary, layout):
         parts += [b"CONNECTIVITY vtktypeint64\n", block([0, 1, 2, 3], "i8")]
     parts += [b"POINT_DATA 4\nSCALARS height float 1\nLOOKUP_TABLE default\n", block(POINTS[:, 2], "f4")]
     parts += [b"NORMALS n float\n", block(POINTS, "f4"), b"COLOR_SCALARS skin 3\n"]
-    parts += [block(COLOURS, "u1") if binary else block(COLOURS / 255, "f4")]
+    parts += [block(COLORS, "u1") if binary else block(COLORS / 255, "f4")]
     parts += [b"TEXTURE_COORDINATES uv 2 float\n", block(UV, "f4"), b"FIELD more 1\nid 1 4 int\n", block([1, 2, 3, 4], "i4")]
     path = tmp_path / "square.vtk"
     path.write_bytes(b"".join(parts))
@@ -59,7 +59,7 @@ ARRAYS = {
     "points": (POINTS, "Float32", 'NumberOfComponents="3"'),
     "connectivity": (np.arange(4), "Int64", 'Name="connectivity"'),
     "offsets": (np.array([4]), "Int64", 'Name="offsets"'),
-    "skin": (COLOURS, "UInt8", 'Name="skin" NumberOfComponents="3"'),
+    "skin": (COLORS, "UInt8", 'Name="skin" NumberOfComponents="3"'),
     "uv": (UV, "Float32", 'Name="uv" NumberOfComponents="2"'),
 }
 

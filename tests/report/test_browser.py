@@ -1,4 +1,4 @@
-"""The report in a real browser: it draws, answers clicks, changes its colours, and complains of nothing."""
+"""The report in a real browser: it draws, answers clicks, changes its colors, and complains of nothing."""
 
 from __future__ import annotations
 
@@ -149,10 +149,10 @@ def test_a_click_shows_the_row_of_the_plan(browser, meshes, men):
             assert changed(before, opened.picture(1 - side)) < 0.001
 
 
-def test_every_mode_has_its_colours(browser, meshes):
+def test_every_mode_has_its_colors(browser, meshes):
     with Opened(browser, meshes) as opened:
         labels = opened.page.locator("#modes label")
-        assert labels.all_inner_texts() == ["Colours", "Coordinates", "Labels", "Error", "Spread"]
+        assert labels.all_inner_texts() == ["Colors", "Coordinates", "Labels", "Error", "Spread"]
         seen = []
         for k in range(labels.count()):
             labels.nth(k).click()
@@ -184,7 +184,7 @@ def test_cameras_are_linked(browser, meshes):
         assert changed(start, opened.picture(1)) > 0.05
 
 
-def test_minima_recolour_the_target(browser, meshes, men):
+def test_minima_recolor_the_target(browser, meshes, men):
     land = men[2]
     with Opened(browser, meshes) as opened:
         opened.page.click("#tab-landscape")
@@ -220,7 +220,7 @@ def test_clouds_and_dense_plans(browser, tmp_path, men):
         assert all(0.02 < painted(opened.picture(side)).mean() < 0.5 for side in (0, 1))
         opened.page.fill("#probe-index", "7")
         opened.page.keyboard.press("Enter")
-        opened.page.wait_for_selector(f'#readout td:text("target {sol.p2p_12[7]},")')
+        opened.page.wait_for_selector(f'#readout td:text("target {sol.map("argmax")[7]},")')
         assert "largest entries" in opened.page.inner_text("#readout")
         opened.keep("clouds")
 

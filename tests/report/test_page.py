@@ -15,6 +15,7 @@ import torch
 
 import gromap
 from gromap.mesh import Mesh
+from gromap.mesh.mesh import in_space
 from gromap.report import pose
 from gromap.report.charts import chart
 from gromap.report.page import write_report
@@ -70,13 +71,13 @@ def test_the_file_holds_the_plan(tmp_path, dtype):
     assert found["target-points"].reshape(M, 3)[:, 2].tolist() == [0] * M
 
 
-def test_colours_are_pushed(tmp_path, match):
+def test_colors_are_pushed(tmp_path, match):
     source, target, sol = match
-    colours = np.random.default_rng(0).random((N, 3))
-    page = write_report(tmp_path / "a.html", replace(source, colours=colours), target, sol)
+    colors = np.random.default_rng(0).random((N, 3))
+    page = write_report(tmp_path / "a.html", replace(source, colors=colors), target, sol)
     found = blocks(page.read_text("utf-8"))
-    assert abs(found["source-colours"].reshape(N, 3) / 255 - colours).max() <= 0.5 / 255 + 1e-9
-    assert abs(found["target-colours"].reshape(M, 3) / 255 - sol.push(colours)).max() <= 0.5 / 255 + 1e-6
+    assert abs(found["source-colors"].reshape(N, 3) / 255 - colors).max() <= 0.5 / 255 + 1e-9
+    assert abs(found["target-colors"].reshape(M, 3) / 255 - sol.push(colors)).max() <= 0.5 / 255 + 1e-6
 
 
 def test_labels_take_the_likeliest(tmp_path, match):
@@ -163,8 +164,8 @@ def test_landscape(tmp_path):
     found = blocks(text)
     for k in range(len(land)):
         assert found[f"minimum-{k}"].shape == (120,)
-    colours = found["source-colours"].reshape(40, 3) / 255
-    assert abs(land.plan(1).T.conditional_mean(colours) - found["minimum-1"].reshape(40, 3) / 255).max() < 0.01
+    colors = found["source-colors"].reshape(40, 3) / 255
+    assert abs(land.plan(1).T.conditional_mean(colors) - found["minimum-1"].reshape(40, 3) / 255).max() < 0.01
     again = gromap.Landscape.load(land.save(tmp_path / "l.safetensors"))
     bare = write_report(tmp_path / "b.html", mesh, mesh, sol, landscape=again).read_text("utf-8")
     assert "minimum-0" not in blocks(bare)
@@ -178,7 +179,7 @@ def test_the_panel_says_what_the_solver_says(tmp_path, match):
     source, target, _ = match
     sol = gromap.solve(source.vertices, target.vertices, epsilon=0.05, init="zero")
     assert len(sol.history["energy"]) > 1
-    sol = replace(sol, info=sol.info | {"spectrum": [np.array([3.0, 1.0]), np.array([2.0, 0.5])]})
+    sol = sol.with_stats(spectrum=((3.0, 1.0), (2.0, 0.5)))
     text = write_report(tmp_path / "a.html", source, target, sol, settings={"cost": "<b>", "ε": 0.05}).read_text("utf-8")
     said = unescape(re.sub("<[^>]*>", " ", text.partition('id="match"')[2].partition("</aside>")[0]))
     for words in (f"{sol.value:.6g}", sol.status.value, "70 × 55", "<b>", "Spectrum", "Time of each phase", "Energy at each"):
@@ -237,7 +238,7 @@ def test_wrong_shapes_are_refused(tmp_path, match):
         ((target, source, sol), {}, r"the source has vertices of shape \(55, 3\), but the plan matches 70"),
         ((replace(source, faces=np.array([[0, 1, 70]])), target, sol), {}, r"indices in 0 \.\. 69"),
         ((replace(source, faces=np.array([[0, 1, 2, 3]])), target, sol), {}, r"faces of shape \(F, 3\)"),
-        ((source, replace(target, colours=np.zeros((N, 3))), sol), {}, r"colours of shape \(55, 3\), got \(70, 3\)"),
+        ((source, replace(target, colors=np.zeros((N, 3))), sol), {}, r"colors of shape \(55, 3\), got \(70, 3\)"),
         ((source, replace(target, uv=np.zeros((2, 3, 2))), sol), {}, r"uv of shape \(0, 3, 2\)"),
         ((replace(source, vertices=source.vertices * np.nan), target, sol), {}, "NaN"),
         (match, {"labels": np.zeros(N)}, r"labels must be integers of shape \(70,\)"),
@@ -253,10 +254,10 @@ def test_wrong_shapes_are_refused(tmp_path, match):
 
 
 def test_ramp_is_monotone_and_clipped():
-    colours = ramp(np.array([-1.0, 0.0, 0.5, 1.0, 2.0, np.nan]))
-    assert colours[[0, 1, 5]].tolist() == [RAMP[0].tolist()] * 3
-    assert colours[[3, 4]].tolist() == [RAMP[-1].tolist()] * 2
-    assert colours[2].tolist() == RAMP[2].tolist()
+    colors = ramp(np.array([-1.0, 0.0, 0.5, 1.0, 2.0, np.nan]))
+    assert colors[[0, 1, 5]].tolist() == [RAMP[0].tolist()] * 3
+    assert colors[[3, 4]].tolist() == [RAMP[-1].tolist()] * 2
+    assert colors[2].tolist() == RAMP[2].tolist()
 
 
 def test_a_turned_target_is_turned_back():
@@ -284,7 +285,7 @@ def test_the_thin_axis_points_at_the_viewer():
 
 def test_clouds_of_many_dimensions_keep_their_widest_axes():
     x = np.random.default_rng(0).normal(size=(50, 6)) * [0.01, 3, 0.01, 2, 0.01, 1]
-    flat = pose.in_space(x)
+    flat = in_space(x)
     assert flat.shape == (50, 3)
     assert np.var(flat, axis=0).sum() == pytest.approx(np.var(x, axis=0).sum(), rel=1e-3)
 

@@ -39,7 +39,7 @@ def test_weights_zero_weights_values_and_verbs(method, dtype):
     np.testing.assert_allclose(sol.plan @ y, pi @ y, atol=1e-5)
     np.testing.assert_allclose(sol.plan.T @ x, pi.T @ x, atol=1e-5)
     alive = np.delete(np.arange(40), 3)
-    assert (sol.p2p_12[alive] == pi.argmax(1)[alive]).mean() > 0.95
+    assert (sol.map("argmax")[alive] == pi.argmax(1)[alive]).mean() > 0.95
     assert sol.plan.sparse(4).shape == (40, 31)
     cx, cy = (s.cost(s.measure.points, s.measure.points).numpy() / t for s, t in zip((sx, sy), sol.scale, strict=True))
     r, c = pi.sum(1), pi.sum(0)
@@ -55,11 +55,9 @@ def test_any_start(method, pair):
     x, y, a, b = pair
     given: Landmarks = landmarks([[0, 1], [5, 7], [9, 2]])
     first = solve(x, y, a, b, **options(method))
-    starts = [first, first.state, first.plan, first.plan.dense(), first.gamma, first.p2p_12, given, "random", "zero"]
-    for start in (*starts, solve(x, y, a, b, epsilon=0.05)):
-        sol = solve(x, y, a, b, init=start, **{**options(method), "max_iter": 2})
-        assert np.isfinite(sol.value)
-        assert sol.value < 1.5 * first.value + 0.5
+    known = [first, first.state, first.plan, first.plan.dense(), first.gamma, first.map(), solve(x, y, a, b, epsilon=0.05)]
+    for start, above in (*((s, 1.02) for s in known), (given, 1.2), ("random", 1.2), ("zero", 1.2)):  # two steps from each
+        assert solve(x, y, a, b, init=start, **{**options(method), "max_iter": 2}).value <= above * first.value
     again = solve(x, y, a, b, init=first, **options(method))
     assert again.value <= 1.1 * first.value
     back = solve(x, y, a, b, epsilon=0.05, init=first)  # from a baseline to cnt
@@ -70,12 +68,12 @@ def test_any_start(method, pair):
 def test_files_callbacks_and_torch(method, pair, tmp_path):
     x, y, a, b = (torch.from_numpy(z) for z in pair)
     seen = []
-    sol = solve(x, y, a, b, init="zero", callback=lambda s: seen.append(s) or s.iteration == 1, **options(method))
+    sol = solve(x, y, a, b, init="zero", callback=lambda s: seen.append(s) or s.step == 2, **options(method))
     assert isinstance(sol.push(x), torch.Tensor)
     assert len(seen) == len(sol.history["energy"]) == 2
     again = gromap.load(sol.save(tmp_path / "match.safetensors"))
     torch.testing.assert_close(again.plan.dense(), sol.plan.dense())
-    assert again.info["method"] == method
+    assert again.stats.method == method
     assert again.value == sol.value
     if method != "dual":
         with pytest.raises(ValueError, match=f"{method}.*has no potentials"):
@@ -85,7 +83,7 @@ def test_files_callbacks_and_torch(method, pair, tmp_path):
 @pytest.mark.parametrize("method", ["lowrank", "entropic", "conditional-gradient"])
 def test_an_interruption_keeps_the_state(method, pair):
     def stop(step):
-        if step.iteration == 1:
+        if step.step == 2:
             raise KeyboardInterrupt
 
     with pytest.raises(gromap.Interrupted) as caught:

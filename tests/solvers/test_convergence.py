@@ -13,8 +13,8 @@ import pytest
 import torch
 
 from gromap import CntGW, EntropicGW, KernelGW, Loop, LowRankCostGW, Sinkhorn, Solution, Space, solve
+from gromap._plan import round_to
 from gromap.datasets import humans
-from gromap.solvers.conditional_gradient import round_to
 
 EPSILON = 1e-3
 
@@ -37,7 +37,7 @@ def run(solver: Callable, spaces: tuple[Space, Space], steps: int, update: str, 
     return solve(*spaces, epsilon=EPSILON, method=solver(loop), init="zero")
 
 
-def test_thirty_symmetrised_steps_are_enough_for_kernel_gw_and_not_for_standard_entropic_gw():
+def test_thirty_symmetrized_steps_are_enough_for_kernel_gw_and_not_for_standard_entropic_gw():
     """Fig. smaller_sinkiters: "remain stable for n_inner >= 30"; standard updates end elsewhere, or do not settle.
 
     Two draws of six misplace too much of their mass with either solver, at 200 points.
@@ -53,7 +53,7 @@ def test_thirty_symmetrised_steps_are_enough_for_kernel_gw_and_not_for_standard_
     assert (kernel < entropic + 0.02).all()
 
 
-def test_symmetrised_entropic_gw_diverges_with_few_steps_where_kernel_gw_does_not():
+def test_symmetrized_entropic_gw_diverges_with_few_steps_where_kernel_gw_does_not():
     """Fig. cvg_gaussian3d, N = 120, n_inner = 20: most of the mass is misplaced, against some percents."""
     for seed in (0, 1):
         rng = np.random.default_rng(seed)
@@ -65,7 +65,7 @@ def test_symmetrised_entropic_gw_diverges_with_few_steps_where_kernel_gw_does_no
 
 @pytest.mark.parametrize("solver", [KernelGW, CntGW])
 def test_adaptive_steps_reach_the_optimum_from_five(solver):
-    """Alg. kernel_gw_adaptive with symmetrised updates."""
+    """Alg. kernel_gw_adaptive with symmetrized updates."""
     sol = run(solver, poses(0), 5, "symmetric", adaptive=True)
     assert sol.history["inner_steps"][0] == 5
     assert sol.history["inner_steps"][-1] >= 100

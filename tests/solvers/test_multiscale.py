@@ -7,9 +7,11 @@ import numpy as np
 import pytest
 import torch
 
-from gromap import CntGW, Loop, Multiscale, Sinkhorn, Solution, Space, measure, solve
+from gromap import CntGW, Loop, Multiscale, Sinkhorn, Solution, Space, solve
+from gromap._pair import Pair
 from gromap.datasets import humans
-from gromap.measure import coarsen
+from gromap.geometry import measure
+from gromap.geometry.measure import coarsen
 from tests.conftest import cloud
 
 
@@ -19,12 +21,12 @@ def test_coarsening_keeps_mass_and_mean(k, pairs, monkeypatch):
     x, a = (torch.from_numpy(z) for z in cloud(1500, 4, 0))
     a[::3] = 0.0
     x[::3] += 100.0  # where there is no mass there are no cells
-    centres, mass = coarsen(x, a, k)
-    assert 0.8 * k < len(centres) <= k
+    centers, mass = coarsen(x, a, k)
+    assert 0.8 * k < len(centers) <= k
     assert bool((mass > 0).all())
-    assert float(centres.max()) < 50
+    assert float(centers.max()) < 50
     torch.testing.assert_close(mass.sum(), a.sum())
-    torch.testing.assert_close(mass @ centres, a @ x)
+    torch.testing.assert_close(mass @ centers, a @ x)
 
 
 @cache
@@ -42,8 +44,8 @@ def test_multiscale_reaches_the_energy_of_cnt(options):
     assert pyramid.converged
     assert pyramid.history["energy"][-1] <= direct.history["energy"][-1] * 1.001
     if options.get("levels", 2) > 1:
-        assert pyramid.info["levels"][-1] == 1500
-        assert pyramid.info["levels"] == sorted(pyramid.info["levels"])
+        assert pyramid.stats.levels[-1] == 1500
+        assert list(pyramid.stats.levels) == sorted(pyramid.stats.levels)
 
 
 @pytest.mark.parametrize("name", ["mh_man", "dog", "mh_hand"])
@@ -54,7 +56,7 @@ def test_the_pyramid_ends_where_cnt_converges(name):
         pytest.skip("the folder of real shapes is not there")
     x, y = (_vertices(folder / f"{name}_{k}.ply", 3000, seed=k) for k in (0, 1))
     pyramid = solve(x, y)
-    assert pyramid.info["method"] == "multiscale"
+    assert pyramid.stats.method == "multiscale"
     strict = CntGW(Loop(Sinkhorn(100), tol=1e-7, marginal_tol=1e-4))
     direct = solve(x, y, method=strict, init=pyramid)
     assert pyramid.history["energy"][-1] == pytest.approx(direct.history["energy"][-1], rel=1e-3)
@@ -81,7 +83,7 @@ def test_weights_and_warm_start(pair):
     assert not first.plan.dense()[3].any()
     again = solve(x, y, a, b, epsilon=0.02, method="multiscale", init=first)
     assert len(again.history["energy"]) <= 2
-    assert "levels" not in again.info
+    assert not again.stats.levels
 
 
 @pytest.mark.parametrize("bad", [{"ratio": 1.0}, {"coarsest": 1}, {"levels": 0}])
@@ -92,7 +94,7 @@ def test_bad_options(bad):
 
 def test_exact_norms_are_carried_down_all_levels():
     x, y = (Space(cloud(200, 3, seed)[0], dim=2) for seed in (0, 1))
-    fine = CntGW(exact_norms=True).problem(x, y, (x.scale, y.scale), 0.05)
+    fine = CntGW(exact_norms=True).problem(Pair.of(x, y, epsilon=0.05))
     mean = float(fine.a @ fine.x_norms)
     level = fine
     for n in (60, 15):

@@ -68,7 +68,7 @@ def curves(sizes: Sizes, device: torch.device) -> Iterator[Job]:
     """Fig. ablation, smaller_sinkiters, convergence_surfaces, convergence_gaussians, convergence_asymmetric."""
     cases: list[Case] = []
     for name in sizes.clouds:
-        budgets = sizes.inner if name == "human" else sizes.fewer
+        budgets = sizes.inner_steps if name == "human" else sizes.fewer_inner_steps
         for label, factory in SOLVERS.items():
             cases += _budgets(name, label, factory, budgets, sizes)
     return _jobs("curves", cases, sizes, device)
@@ -78,10 +78,10 @@ def others(sizes: Sizes, device: torch.device) -> Iterator[Job]:
     """Fig. other_solvers: curves of the solvers that are left out of the benchmarks, and of LowRank-GW."""
     cases: list[Case] = []
     for label, factory in OTHERS.items():
-        cases += _budgets("human", label, factory, sizes.inner, sizes)
-    for rank, steps in itertools.product(RANKS, sizes.inner):
+        cases += _budgets("human", label, factory, sizes.inner_steps, sizes)
+    for rank, steps in itertools.product(RANKS, sizes.inner_steps):
         solver = gromap.LowRankGW(rank=min(rank, sizes.points))
-        loop = replace(solver.loop, sinkhorn=Sinkhorn(steps), max_iter=LONGER * sizes.outer)
+        loop = replace(solver.loop, sinkhorn=Sinkhorn(steps), max_iter=LONGER * sizes.curve_steps)
         cases.append(("human", f"LowRank-GW/rank {rank}/{steps}", replace(solver, loop=loop)))
     return _jobs("others", cases, sizes, device)
 
@@ -90,8 +90,8 @@ def thresholds(sizes: Sizes, device: torch.device) -> Iterator[Job]:
     """Fig. cvg_stopThr: Sinkhorn until a marginal error, here in misplaced mass."""
     cases: list[Case] = []
     for (label, factory), update, tol in itertools.product(SOLVERS.items(), UPDATES, sizes.thresholds):
-        inner = Sinkhorn(sizes.most, tol=tol, update=update)
-        solver = factory(Loop(inner, adaptive=False, max_steps=sizes.most, max_iter=sizes.outer))
+        inner = Sinkhorn(sizes.max_inner_steps, tol=tol, update=update)
+        solver = factory(Loop(inner, adaptive=False, max_steps=sizes.max_inner_steps, max_iter=sizes.curve_steps))
         cases.append(("human", f"{label}/{update}/{tol:g}", solver))
     return _jobs("thresholds", cases, sizes, device)
 
@@ -99,13 +99,13 @@ def thresholds(sizes: Sizes, device: torch.device) -> Iterator[Job]:
 def _budgets(name: str, label: str, factory: Factory, inner: tuple[int, ...], sizes: Sizes) -> Iterator[Case]:
     """A solver with both updates, for each number of Sinkhorn steps and adaptively."""
     for update in UPDATES:
-        loops = {str(n): Loop(Sinkhorn(n, update=update), adaptive=False, max_iter=sizes.outer) for n in inner}
-        loops["adaptive"] = Loop(Sinkhorn(5, update=update), max_steps=sizes.most, max_iter=sizes.outer)
+        loops = {str(n): Loop(Sinkhorn(n, update=update), adaptive=False, max_iter=sizes.curve_steps) for n in inner}
+        loops["adaptive"] = Loop(Sinkhorn(5, update=update), max_steps=sizes.max_inner_steps, max_iter=sizes.curve_steps)
         for budget, loop in loops.items():
             yield name, f"{label}/{update}/{budget}", factory(loop)
 
 
 def _jobs(experiment: str, cases: list[Case], sizes: Sizes, device: torch.device) -> Iterator[Job]:
-    """Every case from every seed; seeds come first, so that what was interrupted is whole for some of them."""
+    """Every case from every seed; seeds are the outer loop, so that an interrupted benchmark is complete for some of them."""
     for seed, (name, key, solver) in itertools.product(range(sizes.seeds), cases):
         yield Job(experiment, f"{name}/{key}/{seed}", lambda s=solver, n=name, k=seed: curve(s, n, sizes.points, k, device))

@@ -13,7 +13,7 @@ from gromap.bench.settings import ORDER
 from gromap.bench.tables import average, budgets, panels, reference, seeds
 from gromap.mesh import Mesh
 from gromap.mesh.texture import checkerboard
-from gromap.report.figures import camera_at, render
+from gromap.report.figures import add_triangles, camera_at, new_figure, render
 from gromap.report.flow import flow_figure
 
 if TYPE_CHECKING:
@@ -28,19 +28,21 @@ SQUARES = 10  # of the texture, from head to foot
 
 
 def new(**options: Any) -> Figure:
-    """An empty figure, or the error that says what to install."""
-    return extra("matplotlib.figure", "plot").Figure(facecolor="white", layout="constrained", **options)
+    """An empty figure."""
+    return new_figure(layout="constrained", **options)
 
 
 def convergence(records: Records, legend: str) -> Figure:
-    """Energy against time, averaged over seeds: one panel for each solver and update, one colour for each budget."""
+    """Energy against time, averaged over seeds: one panel for each solver and update, one color for each budget."""
     shown, names = panels(records), budgets(records)
     shades = extra("matplotlib", "plot").colormaps["viridis"](np.linspace(0, 0.9, len(names)))
-    colours = dict(zip(names, shades, strict=True)) | {"adaptive": ADAPTIVE}
+    colors = dict(zip(names, shades, strict=True)) | {"adaptive": ADAPTIVE}
     lowest = {solver: float(np.mean([reference(records, solver, seed) for seed in seeds(records)])) for solver, _ in shown}
     best = max(lowest.values())
     ends = [r["energy"][-1] for r in records.values() if np.isfinite(r["energy"][-1])]
-    top = max(2.2 * best, 1.1 * min(5 * best, max(ends, default=0.0)))  # where curves end is seen, where they start need not be
+    top = max(
+        2.2 * best, 1.1 * min(5 * best, max(ends, default=0.0))
+    )  # the ends of curves must be visible, not their beginnings
     down = -(-len(shown) // ACROSS)
     figure = new(figsize=(13, 2.9 * down + 0.5))
     axes = figure.subplots(down, ACROSS, sharex=True, sharey=True, squeeze=False).ravel()
@@ -49,7 +51,7 @@ def convergence(records: Records, legend: str) -> Figure:
         for budget in names:
             runs = [record for key, record in records.items() if key[:3] == (solver, update, budget)]
             if runs:
-                handles[budget] = axis.plot(*average(runs), color=colours[budget], lw=1.3, alpha=0.9)[0]
+                handles[budget] = axis.plot(*average(runs), color=colors[budget], lw=1.3, alpha=0.9)[0]
         axis.axhline(lowest[solver], color="0.7", lw=0.8, zorder=0)
         axis.set(xscale="log", ylim=(0, top))
         axis.xaxis.set_minor_formatter(extra("matplotlib.ticker", "plot").NullFormatter())
@@ -137,13 +139,13 @@ def trajectories(records: Records) -> Figure:
     inputs.set_title("inputs", fontsize=9)
     inputs.legend(fontsize=8, loc="upper left")
     inner = sorted({int(key[2]) for key in runs})
-    colours = extra("matplotlib", "plot").colormaps["plasma"](np.linspace(0.1, 0.85, len(inner)))
+    colors = extra("matplotlib", "plot").colormaps["plasma"](np.linspace(0.1, 0.85, len(inner)))
     energy, handles = np.array(ground["energy"]).T, {}
     for axis, (solver, update) in zip(axes, shown, strict=True):
         axis.contourf(ground["side"], ground["side"], energy, levels=24, cmap="Greys_r", alpha=0.6)
-        for steps, colour in zip(inner, colours, strict=True):
+        for steps, color in zip(inner, colors, strict=True):
             if run := runs.get((solver, update, str(steps))):
-                handles[steps] = axis.plot(*np.array(run["path"]).T, "o-", ms=2.5, lw=1.1, color=colour)[0]
+                handles[steps] = axis.plot(*np.array(run["path"]).T, "o-", ms=2.5, lw=1.1, color=color)[0]
         axis.plot(*ground["best"], "k*", ms=11, zorder=1.9)
         axis.set(aspect="equal", xlim=(-0.3, 0.3), ylim=(-0.3, 0.3))
         axis.set_title(f"{solver}, {update}", fontsize=9)
@@ -155,15 +157,14 @@ def trajectories(records: Records) -> Figure:
 
 def textures(records: Records) -> Figure:
     """The source, and the target in the texture that each solver carries there, to the same scale."""
-    collection = extra("matplotlib.collections", "plot").PolyCollection
     names = [name for name in ("source", *ORDER) if (name,) in records]
     down = -(-len(names) // ACROSS)
     figure = new(figsize=(12, 4.6 * down))
     for axis, name in zip(figure.subplots(down, ACROSS, squeeze=False).ravel(), names + [""] * ACROSS, strict=False):
         axis.axis("off")
         if name:
-            triangles, colours = render(*painted(records[(name,)]), camera_at(AZIMUTH))
-            axis.add_collection(collection(list(triangles), facecolors=colours, edgecolors=colours, linewidths=0.2))
+            triangles, colors = render(*painted(records[(name,)]), camera_at(AZIMUTH))
+            add_triangles(axis, triangles, colors, 0.2)
             axis.set(aspect="equal")
             axis.autoscale_view()
             axis.set_title(name, fontsize=11)
@@ -171,7 +172,7 @@ def textures(records: Records) -> Figure:
 
 
 def painted(record: dict[str, Any]) -> tuple[Mesh, np.ndarray]:
-    """A mesh with finer faces, and the colour of the texture at each vertex."""
+    """A mesh with finer faces, and the color of the texture at each vertex."""
     mesh, uv = Mesh(np.array(record["vertices"]), np.array(record["faces"])), np.array(record["uv"])
     while len(mesh.faces) < FINE:
         mesh, uv = quartered(mesh, uv)

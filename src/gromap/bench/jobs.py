@@ -1,4 +1,4 @@
-"""Runs that are kept: each is one JSON file, so that what was interrupted goes on, and what is removed is computed again."""
+"""Runs kept on disk, each as one JSON file: an interrupted benchmark goes on, and a removed file is computed again."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gromap.files import replacing
+from gromap._files import replacing
 
 Records = dict[tuple[str, ...], dict[str, Any]]  # by the parts of their keys
 Tell = Callable[[str], Any]
@@ -31,7 +31,7 @@ class Job:
 
 
 def keep(job: Job, folder: Path) -> bool:
-    """Run a job and write its record, unless it is there; whether it was run."""
+    """Run a job and write its record, unless there is one; returns whether it was run."""
     path = job.path(folder)
     if path.exists():
         return False
@@ -45,7 +45,7 @@ def keep(job: Job, folder: Path) -> bool:
 
 
 def keep_all(jobs: Iterable[Job], folder: Path, tell: Tell) -> tuple[int, list[str]]:
-    """Run all jobs that are not there: how many these were, and what was left out for want of a file or a package."""
+    """Run all jobs without a record; returns how many there were, and what was left out for want of a file or a package."""
     jobs, ran, absent = list(jobs), 0, {}
     for number, job in enumerate(jobs, 1):
         tell(f"{number} of {len(jobs)}, {job.key}")

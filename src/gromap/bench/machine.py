@@ -1,4 +1,4 @@
-"""The machine under a benchmark: its device and cores, how long a run takes and how much memory it holds, tables of results."""
+"""The machine of a benchmark: device and cores, time and peak memory of a run, tables of results."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ WARM_UP = 2  # runs that are not counted: the first compiles, the second fills t
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """--device and --cores; `use` makes them hold."""
+    """--device and --cores; `use` applies them."""
     default = "cuda" if torch.cuda.is_available() else "cpu"
     parser.add_argument("--device", choices=["cpu", "cuda"], default=default, help="where to compute (here: %(default)s)")
     add_cores(parser)
@@ -53,7 +53,7 @@ def use_cores(count: int | None) -> None:
 
 
 def describe(device: torch.device) -> dict[str, Any]:
-    """What a reader must know of the machine."""
+    """What a reader must know about the machine."""
     return {
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else cpu_name(),
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
@@ -120,7 +120,7 @@ def _highest_clock(device: torch.device) -> float:
 
 @dataclass(frozen=True)
 class Meter:
-    """A stop watch that also watches memory: `meter = Meter.start(device)`, then `meter.read()`."""
+    """A stopwatch that also measures peak memory: `meter = Meter.start(device)`, then `meter.read()`."""
 
     device: torch.device
     base: int  # bytes held at the start

@@ -57,20 +57,20 @@ class Match:
 
 
 def facts(solution: gromap.Solution) -> dict[str, Any]:
-    """What a solution tells of itself."""
-    info, history = solution.info, solution.history
+    """What a solution says about how it was found."""
+    stats, history = solution.stats, solution.history
     return {
-        "stages": info["seconds"],
-        "levels": info.get("levels", [solution.plan.shape[0]]),
-        "engine": info["engine"],
-        "tiles": info.get("tiles", 1.0),
-        "neglected_mass": info.get("neglected_mass", 0.0),
+        "stages": stats.seconds,
+        "levels": list(stats.levels) or [solution.plan.shape[0]],
+        "engine": stats.engine,
+        "tiles": 1.0 if stats.tiles is None else stats.tiles,
+        "neglected_mass": stats.neglected_mass or 0.0,
         "outer": len(history["energy"]),
         "inner": int(history["inner_steps"].sum()),
         "energy": float(history["energy"][-1]),
         "value": solution.value,
         "marginal_error": solution.plan.marginal_error,
-        "estimated_bytes": info["memory"],
+        "estimated_bytes": stats.memory,
         "status": solution.status.name,
     }
 

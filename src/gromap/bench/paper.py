@@ -1,4 +1,4 @@
-"""The paper's experiments on solvers, again: its table, textures, flows, curves, run times and errors, as one report.
+"""The paper's experiments on solvers, reproduced: its table, textures, flows, curves, run times and errors, as one report.
 
 Each run is kept as one JSON file, raw/<mode>/<experiment>/<key>.json: an interrupted call continues where it stopped, and a
 file that is removed is computed again. The report is written at the end, from these files alone.
@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from gromap._check import choice, extra
+from gromap._check import choice
 from gromap.bench.curves import curves, others, thresholds
 from gromap.bench.jobs import Tell, keep_all, seconds
 from gromap.bench.machine import describe
@@ -24,6 +24,7 @@ from gromap.bench.plans import costs, flows, oscillation, textures
 from gromap.bench.report import write
 from gromap.bench.settings import FULL, QUICK, Sizes
 from gromap.bench.trajectories import trajectories
+from gromap.report.figures import require_matplotlib
 
 EACH = (oscillation, trajectories, dims, costs, matches, textures, flows, others, thresholds, curves)
 EXPERIMENTS = {e.__name__: e for e in EACH}
@@ -34,13 +35,13 @@ Stage = Callable[[str], AbstractContextManager[Tell]]
 def run(
     out: Path, mode: str, only: Sequence[str], device: torch.device, stage: Stage, sizes: Sizes | None = None
 ) -> dict[str, Any]:
-    """Run what is missing and write the report: how many runs there were, how long they took, what was left out, the files.
+    """Run what is missing, write the report, and return what there is to say: runs, seconds, what was left out, the files.
 
-    only: names of experiments, or none for all.  stage: called with a name, what it gives is told how far the work is.
+    only: names of experiments, or none for all.  stage: given a name, a context that yields a function to report progress to.
     sizes: in place of those of the mode.
     """
     names = [choice(name, EXPERIMENTS, "experiment") for name in only] or list(EXPERIMENTS)
-    extra("matplotlib.figure", "plot")  # before the work, not after it
+    require_matplotlib()  # before the work, not after it
     begin, folder = time.perf_counter(), out / "raw" / mode
     folder.mkdir(parents=True, exist_ok=True)
     facts = describe(device)

@@ -1,4 +1,4 @@
-"""The parts of a report, and both of its faces: Markdown beside the pictures, and one HTML file that holds them."""
+"""The parts of a report, and its two formats: Markdown beside the pictures, and one HTML file that contains them."""
 
 from __future__ import annotations
 
@@ -23,8 +23,6 @@ figcaption, .note { color: var(--faint); font-size: .9rem }
 th, td { border: 1px solid var(--line); padding: .3rem .6rem; text-align: left; white-space: nowrap }
 th { background: var(--head); font-weight: 600 }
 """
-
-
 MANY = 8  # columns beyond which cells are broken at their commas, to fit the page
 
 
@@ -36,7 +34,7 @@ class Title:
 
 @dataclass(frozen=True)
 class Text:
-    """Words; *stars* make them slanted."""
+    """A paragraph; *stars* mark emphasis."""
 
     text: str
 
@@ -119,7 +117,7 @@ def _row(cells: Sequence[str], tag: str, broken: bool) -> str:
 
 
 def _inline(text: str) -> str:
-    """Words for HTML.
+    """Text as HTML.
 
     >>> _inline("a < *b*")
     'a &lt; <em>b</em>'

@@ -28,9 +28,9 @@ FRAMES = 6
 
 def textures(sizes: Sizes, device: torch.device) -> Iterator[Job]:
     """Fig. horse_texture_comparisons: where each solver puts the texture of the standing man on the running one."""
-    solvers = {label: factory(paper_loop(label, sizes.whole)) for label, factory in SOLVERS.items()}
+    solvers = {label: factory(paper_loop(label, sizes.match_steps)) for label, factory in SOLVERS.items()}
     short = gromap.LowRankGW().loop
-    loop = replace(short, max_iter=sizes.whole * short.max_iter // 100)  # its steps are short
+    loop = replace(short, max_iter=sizes.match_steps * short.max_iter // 100)  # its steps are short
     solvers |= {f"LowRank-GW, rank {rank}": gromap.LowRankGW(loop, rank) for rank in RANKS}
     yield Job("textures", "source", lambda: _drawn(human_mesh("source", sizes.vertices), None))
     for label, solver in solvers.items():
@@ -49,7 +49,7 @@ def texture(solver: Any, vertices: int, device: torch.device) -> dict[str, Any]:
     x, y = (Space(mesh.vertices.astype(np.float32), mesh.vertex_areas(), dim=DIM, device=device) for mesh in (source, target))
     sol = gromap.solve(x, y, epsilon=EPSILON, method=solver, init="zero")
     moved = push(sol.plan, split(with_texture(source))[2])
-    return _drawn(target, moved) | {"value": sol.value, "status": sol.status.name, "seconds": sol.info["seconds"]["solve"]}
+    return _drawn(target, moved) | {"value": sol.value, "status": sol.status.name, "seconds": sol.stats.seconds["solve"]}
 
 
 def _drawn(mesh: Mesh, uv: np.ndarray | None) -> dict[str, Any]:
@@ -67,9 +67,9 @@ def costs(sizes: Sizes, device: torch.device) -> Iterator[Job]:
         x, y = (z / np.linalg.norm(z - z.mean(0), axis=1).max() for z in (pair.source.vertices[i], pair.target.vertices[j]))
         sol = gromap.solve(x, y, cost=cost, epsilon=EPSILON, device=device)
         size = np.linalg.norm(np.ptp(pair.target.vertices, axis=0))
-        found = pair.target.vertices[j][sol.p2p_12]
+        found = pair.target.vertices[j][sol.map("argmax")]
         error = min(float(np.linalg.norm(found - t[i], axis=1).mean()) for t in (pair.direct, pair.mirrored)) / float(size)
-        return {"error": error, "value": sol.value, "explained": sol.info["explained"], "status": sol.status.name}
+        return {"error": error, "value": sol.value, "explained": sol.stats.explained, "status": sol.status.name}
 
     for label in sizes.costs:
         yield Job("costs", label, lambda c=COSTS[label]: run(c))
@@ -79,7 +79,7 @@ def flow_between(x: np.ndarray, y: np.ndarray, cost: Any, method: str, steps: in
     """SGW flows from one cloud to another, at a thousandth of the squared unit of the cost."""
     eps = 1e-3 * Space(x, cost=cost).scale * Space(y, cost=cost).scale
     dim = min(50, len(x), len(y))
-    return gromap.gradient_flow(x, y, steps, cost=cost, epsilon=eps, method=method, dim=dim, tol=1e-3, frames=FRAMES)
+    return gromap.gradient_flow(x, y, steps=steps, cost=cost, epsilon=eps, method=method, dim=dim, tol=1e-3, frames=FRAMES)
 
 
 def flows(sizes: Sizes, device: torch.device) -> Iterator[Job]:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from gromap._files import replacing
 from gromap.bench import figures
 from gromap.bench.jobs import Records, read, seconds
 from gromap.bench.parts import Part, Picture, Text, Title, markdown, page
@@ -17,10 +18,9 @@ from gromap.bench.plans import FLOW_METHODS
 from gromap.bench.settings import COSTS, FLOW_COSTS
 from gromap.bench.shapes import CREDIT
 from gromap.bench.tables import cost_table, curve_table, match_table, texture_table, time_table
-from gromap.files import replacing
 
 CURVES = (
-    ("curves", "Convergence", "Sinkhorn steps", "Energy against time, one colour for each number of Sinkhorn steps."),
+    ("curves", "Convergence", "Sinkhorn steps", "Energy against time, one color for each number of Sinkhorn steps."),
     (
         "thresholds",
         "Sinkhorn until a marginal error (Fig. cvg_stopThr)",
@@ -44,7 +44,7 @@ def write(folder: Path, out: Path, left_out: list[str]) -> tuple[Path, Path]:
 def contents(folder: Path, out: Path, left_out: list[str]) -> Iterator[Part]:
     """All parts; figures are drawn into `out` on the way."""
     facts = json.loads((folder / "machine.json").read_text(encoding="utf-8"))
-    yield Title("The paper's experiments on solvers, again", 1)
+    yield Title("The paper's experiments on solvers, reproduced", 1)
     yield Text(f"Mode: {folder.name}. " + ", ".join(f"{name} {value}" for name, value in facts.items()) + ".")
     yield Text(
         "Energies are those of the plans as they are, whose marginals may be off (by the dual, as the loop computes them), and "
@@ -84,8 +84,8 @@ def contents(folder: Path, out: Path, left_out: list[str]) -> Iterator[Part]:
     if len(records) > 1 and ("energy",) in records:
         yield Title("Steps of the linear map (Fig. convergencebias)")
         caption = (
-            "Γ after each outer step from π = α⊗β, over the energy that it should minimise; the star is the lowest minimum. "
-            "With few Sinkhorn steps, standard ones hold Γ back, and here end in the other minimum; symmetrised ones go "
+            "Γ after each outer step from π = α⊗β, over the energy that it should minimize; the star is the lowest minimum. "
+            "With few Sinkhorn steps, standard ones hold Γ back, and here end in the other minimum; symmetrized ones go "
             "straight, but Entropic-GW then falls back towards the origin, where Kernel-GW stays about the minimum."
         )
         yield draw(figures.trajectories, records, out, "trajectories", caption)

@@ -1,8 +1,8 @@
-"""What the paper's experiments run: sizes, solvers, and how a run is kept.
+"""What the paper's experiments run: sizes, costs and solvers.
 
-Solvers run with the paper's settings: ε = 1e-3, D = 20, radius 1, from Γ = 0; a hundred Sinkhorn steps where nothing else is
-said, standard for Entropic-GW and Quadratic-LowRank-GW, symmetrised for the others; they stop when the energy changes by less
-than 1e-5.
+Solvers run with the paper's settings: ε = 1e-3, D = 20, radius 1, from Γ = 0; a hundred Sinkhorn steps unless stated otherwise,
+standard for Entropic-GW and Quadratic-LowRank-GW, symmetrized for the others; they stop when the energy changes by less than
+1e-5.
 """
 
 from __future__ import annotations
@@ -68,12 +68,12 @@ class Sizes:
     clouds: tuple[str, ...]  # of the convergence curves
     points: int  # of each
     seeds: int
-    inner: tuple[int, ...]  # Sinkhorn steps on the human pair
-    fewer: tuple[int, ...]  # on the other clouds
+    inner_steps: tuple[int, ...]  # Sinkhorn steps on the human pair
+    fewer_inner_steps: tuple[int, ...]  # the same on the other clouds
     thresholds: tuple[float, ...]  # of the marginal error, in place of a number of steps
-    most: int  # Sinkhorn steps at most where their number is not fixed
-    outer: int  # steps at most
-    whole: int  # outer steps of whole matches, at most
+    max_inner_steps: int  # Sinkhorn steps at most where their number is not fixed
+    curve_steps: int  # outer steps of the curves, at most
+    match_steps: int  # outer steps of whole matches, at most
     rows: tuple[Row, ...]
     dims: tuple[int, ...]
     dim_points: int
@@ -89,12 +89,12 @@ QUICK = Sizes(
     clouds=CLOUDS,
     points=150,
     seeds=1,
-    inner=(10, 30, 100),
-    fewer=(10, 50),
+    inner_steps=(10, 30, 100),
+    fewer_inner_steps=(10, 50),
     thresholds=(1e-1, 1e-2),
-    most=200,
-    outer=30,
-    whole=100,
+    max_inner_steps=200,
+    curve_steps=30,
+    match_steps=100,
     rows=(
         *(Row("human", n) for n in (150, 300, 600)),
         *(Row(pair, 300) for pair in dict.fromkeys(shape.pair for shape in SHAPES)),
@@ -113,12 +113,12 @@ FULL = Sizes(
     clouds=CLOUDS,
     points=2000,
     seeds=5,
-    inner=(10, 20, 30, 50, 100, 150),
-    fewer=(10, 20, 30, 50, 100, 150),
+    inner_steps=(10, 20, 30, 50, 100, 150),
+    fewer_inner_steps=(10, 20, 30, 50, 100, 150),
     thresholds=(1e-1, 1e-2, 1e-3, 1e-4),
-    most=1000,
-    outer=100,
-    whole=100,
+    max_inner_steps=1000,
+    curve_steps=100,
+    match_steps=100,
     rows=(
         *(Row("human", n) for n in (1000, 2000, 4000, 10_000, 25_000, 60_000, 100_000)),
         *(Row(*shape) for shape in SHAPES),

@@ -43,7 +43,7 @@ def data_folder() -> Path:
     if not (folder / "poses").is_dir():
         raise FileNotFoundError(
             f"no shapes in {os.environ.get('GROMAP_DATA') or 'GROMAP_DATA, which is not set'}: set GROMAP_DATA to the folder "
-            "that holds poses/mh_man_0.ply and its neighbours."
+            "that holds poses/mh_man_0.ply and its neighbors."
         )
     return folder
 

@@ -11,13 +11,12 @@ import torch
 
 import gromap
 from gromap import Sinkhorn, Space
+from gromap._pair import Pair
 from gromap.bench.jobs import Job
 from gromap.bench.settings import Sizes
-from gromap.landscape import objective
-from gromap.prepare import units_of
-from gromap.sinkhorn import Potentials, sinkhorn
-from gromap.solvers.cnt import scaled_features
+from gromap.search.landscape import objective
 from gromap.solvers.kernel import KernelProblem
+from gromap.transport.sinkhorn import sinkhorn
 
 EPS = 0.01
 STEPS = 25  # outer ones
@@ -45,22 +44,20 @@ def trajectories(sizes: Sizes, device: torch.device) -> Iterator[Job]:
 
 def ground() -> dict[str, Any]:
     """C + 8 |Γ|² + OT_ε(C_Γ) on a grid, the best Γ, and both clouds."""
-    x, y = spaces()
-    units = units_of(x, y, "each")
+    pair = Pair.of(*spaces(), epsilon=EPS)
     side = torch.linspace(-HALF, HALF, GRID, dtype=torch.float64)
-    energy = objective(gromap.CntGW().problem(x, y, units, EPS), torch.cartesian_prod(side, side)[:, None], steps=400)
-    best = gromap.solve(x, y, epsilon=EPS, tol=1e-8)
-    clouds = {"x": scaled_features(x, units[0]).tolist(), "y": scaled_features(y, units[1]).tolist()}
+    energy = objective(gromap.CntGW().problem(pair), torch.cartesian_prod(side, side)[:, None], steps=400)
+    best = gromap.solve(pair.x, pair.y, epsilon=EPS, tol=1e-8)
+    clouds = dict(zip(("x", "y"), (z.tolist() for z in pair.features), strict=True))
     return {"side": side.tolist(), "energy": energy.view(GRID, GRID).tolist(), "best": best.gamma[0].tolist()} | clouds
 
 
 def path(solver: str, update: Any, inner: int) -> list[list[float]]:
     """Γ_0, Γ_1, ...: lines 1 to 3 of the outer loop (solvers/loop.py), whatever the energy does.  (STEPS + 1, 2)"""
-    x, y = spaces()
-    units = units_of(x, y, "each")
-    p = KernelProblem(x, y, units, EPS, centred=solver == "Kernel-GW")
-    left, right = (scaled_features(s, unit) for s, unit in zip((x, y), units, strict=True))
-    gamma, duals = p.start(torch.zeros(1, 2)), Potentials(torch.zeros_like(p.a), torch.zeros_like(p.b))
+    pair = Pair.of(*spaces(), epsilon=EPS)
+    p = KernelProblem(pair, centered=solver == "Kernel-GW")
+    left, right = pair.features
+    gamma, duals = p.start(torch.zeros(1, 2)), p.zero_potentials()
     found = [[0.0, 0.0]]
     for _ in range(STEPS):
         score = p.score(gamma)

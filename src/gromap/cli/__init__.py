@@ -1,6 +1,6 @@
 """The command line: `gromap match A B`, `landscape A B`, `pairwise FOLDER`, `barycenter A B C`, `view RESULT`, `bench`, `demo`.
 
-Whatever the user can mend ends with exit code 2 and one line on stderr; Ctrl-C ends with 130 and keeps what is finished.
+Errors that the user can fix end with exit code 2 and one line on stderr; Ctrl-C ends with 130 and keeps what is finished.
 """
 
 from __future__ import annotations
@@ -9,34 +9,38 @@ import sys
 import warnings
 from collections.abc import Sequence
 
+from gromap import _check
+
 INTERRUPTED = 130
-MENDABLE = (ValueError, TypeError, OSError, ImportError, MemoryError)
+USER_ERRORS = (ValueError, TypeError, OSError, ImportError, MemoryError)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; the exit code."""
     try:
-        from typer import Abort
-
-        from gromap.cli.app import UsageMistake, app
-        from gromap.cli.folder import Kept
+        abort = _check.extra("typer", "cli").Abort
+        _check.extra("rich", "cli")
     except ImportError as error:
-        return _say(f"the command line needs typer and rich ({error}): pip install 'gromap[cli]'", 2)
+        return _report(str(error), 2)
+    from gromap.cli.app import UsageError, app
+    from gromap.cli.folder import KeptResults
+
     with warnings.catch_warnings():
-        warnings.showwarning = lambda message, *_, **__: _say(f"note: {message}", 0)
+        warnings.showwarning = lambda message, *_, **__: _report(f"note: {message}", 0)
         try:
             code = app(args=None if argv is None else list(argv), prog_name="gromap", standalone_mode=False) or 0
-        except Abort:  # Ctrl-C, in older versions of typer
+        except abort:  # Ctrl-C, in older versions of typer
             code = INTERRUPTED
-        except Kept as error:
-            return _say(f"interrupted; {error}", INTERRUPTED)
-        except UsageMistake as error:
-            return _say(f"{error.format_message()} Try --help.", 2)
-        except MENDABLE as error:
-            return _say(str(error) or type(error).__name__, 2)
-    return code if code != INTERRUPTED else _say("interrupted; what was finished is kept.", code)
+        except KeptResults as error:
+            return _report(f"interrupted; {error}", INTERRUPTED)
+        except UsageError as error:
+            return _report(f"{error.format_message()} Try --help.", 2)
+        except USER_ERRORS as error:
+            return _report(str(error) or type(error).__name__, 2)
+    return code if code != INTERRUPTED else _report("interrupted; what was finished is kept.", code)
 
 
-def _say(text: str, code: int) -> int:
+def _report(text: str, code: int) -> int:
+    """Print one line to stderr; the exit code that goes with it."""
     print("gromap:", " ".join(text.split()), file=sys.stderr)
     return code

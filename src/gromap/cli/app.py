@@ -16,9 +16,10 @@ from gromap.cli import barycenter as averaging
 from gromap.cli import bench as timing
 from gromap.cli import collection
 from gromap.cli import match as matching
+from gromap.cli.arguments import A, B, BenchDevice, Cost, Device, Dim, Epsilon, Force, Json, Out, PaperOut, Quiet, Seed
 from gromap.cli.show import Show
 
-UsageMistake: Any = typer.BadParameter.__mro__[2]  # click's ClickException, wherever typer keeps click
+UsageError: Any = typer.BadParameter.__mro__[2]  # click's ClickException, wherever typer keeps click
 app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -29,41 +30,21 @@ app = typer.Typer(
 bench = typer.Typer(invoke_without_command=True, rich_markup_mode=None, context_settings=app.info.context_settings)
 app.add_typer(bench, name="bench")
 
-A = Annotated[Path, typer.Argument(metavar="A", help="The source: .ply .obj .off .stl .glb .vtk .vtp .npy .xyz .csv")]
-B = Annotated[Path, typer.Argument(metavar="B", help="The target, in any of these formats.")]
-Cost = Annotated[
-    str | None,
-    typer.Option(
-        help="geodesic, heat, diffusion, biharmonic, euclidean, sqeuclidean, power:0.5, gaussian:0.3, ...; two with a comma "
-        "are for A and for B. "
-        "By default geodesic for two meshes, else euclidean."
-    ),
-]
-Epsilon = Annotated[float, typer.Option(help="Blur of the coupling, for shapes of radius 1; smaller is sharper and slower.")]
-Dim = Annotated[int | None, typer.Option(min=1, help="Axes of the embedding; by default 20.")]
-Out = Annotated[Path | None, typer.Option(metavar="FOLDER", help="Folder for the results; by default named after the shapes.")]
-Seed = Annotated[int, typer.Option(help="For the random starts.")]
-Device = Annotated[str | None, typer.Option(help="cpu or cuda; by default a GPU for large shapes, if there is one.")]
-Where = Annotated[str, typer.Option("--device", help="cpu, cuda or cuda:1.")]
-Force = Annotated[bool, typer.Option("--force", help="Replace results that are there.")]
-Json = Annotated[bool, typer.Option("--json", help="Print report.json, and nothing else, to stdout.")]
-Quiet = Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.")]
 
-
-def _version(wanted: bool) -> None:
-    if wanted:
+def _version(asked: bool) -> None:
+    if asked:
         typer.echo(f"gromap {gromap.__version__}")
         raise typer.Exit
 
 
 @app.callback()
-def options(
+def gromap_command(
     version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False,
 ) -> None:
     """Match shapes and point clouds by Gromov-Wasserstein.
 
     \b
-    gromap match dog_0.ply dog_1.ply          # maps, coloured meshes and a page to look at
+    gromap match dog_0.ply dog_1.ply          # maps, colored meshes and a page to look at
     gromap match a.obj b.ply --transfer texture --landmarks pairs.txt
     gromap landscape dog_0.ply dog_1.ply      # all the ways they match
     gromap pairwise bones/                    # a matrix of distances
@@ -87,8 +68,8 @@ def match(
         bool, typer.Option("--chirality", help="Of nearly equal matches prefer one that keeps left and right apart.")
     ] = False,
     transfer: Annotated[
-        str, typer.Option(help="What to carry over: colours, texture, or a .npy file, floats or labels, one per vertex of A.")
-    ] = "colours",
+        str, typer.Option(help="What to carry over: colors, texture, or a .npy file, floats or labels, one per vertex of A.")
+    ] = "colors",
     out: Out = None,
     truth: Annotated[
         list[Path] | None,
@@ -110,15 +91,15 @@ def match(
 
     \b
     map.txt, map_21.txt      for each vertex of A one of B, and back; one index per line, from 0
-    source.*, target.*       both shapes in matching colours (PLY) or texture (GLB)
+    source.*, target.*       both shapes in matching colors (PLY) or texture (GLB)
     report.html              both shapes to turn around, and how the match was found
     report.json              all numbers
     result.safetensors       everything, for gromap.load
     """
-    wanted = matching.Options(
+    options = matching.Options(
         cost, epsilon, dim, landmarks, starts, chirality, transfer, tuple(truth or ()), seed, device, force
     )
-    _tell(matching.match((a, b), out, wanted, Show(quiet)), as_json, quiet)
+    _print(matching.match((a, b), out, options, Show(quiet)), as_json, quiet)
 
 
 @app.command()
@@ -141,8 +122,8 @@ def landscape(
     \b
     gromap landscape dog_0.ply dog_1.ply --starts 200
     """
-    wanted = cost, epsilon, dim, starts, seed, device, force
-    _tell(collection.landscape((a, b), out, *wanted, Show(quiet)), as_json, quiet)
+    options = collection.LandscapeOptions(cost, epsilon, dim, starts, seed, device, force)
+    _print(collection.landscape((a, b), out, options, Show(quiet)), as_json, quiet)
 
 
 @app.command()
@@ -164,13 +145,13 @@ def pairwise(
 ) -> None:
     """Compare all shapes of a folder: a symmetric matrix of GW values, of which the root is a distance.
 
-    Interrupted, it goes on where it was when called again.
+    If interrupted, call it again to go on.
 
     \b
     gromap pairwise bones/ --jobs -1
     """
-    wanted = cost, epsilon, dim, debias, jobs, seed, device, force
-    _tell(collection.pairwise(folder, out, *wanted, Show(quiet)), as_json, quiet)
+    options = collection.PairwiseOptions(cost, epsilon, dim, debias, jobs, seed, device, force)
+    _print(collection.pairwise(folder, out, options, Show(quiet)), as_json, quiet)
 
 
 @app.command()
@@ -221,11 +202,11 @@ def barycenter(
 
     \b
     barycenter.ply           the points, or the surface through them
-    barycenter.png           the shapes in matching colours, the barycenter, the loss of each step; needs gromap[plot]
+    barycenter.png           the shapes in matching colors, the barycenter, the loss of each step; needs gromap[plot]
     report.json              all numbers
     """
-    wanted = averaging.Options(weights, points, steps, cost, epsilon, aligned, surface, seed, device, force)
-    _tell(averaging.barycenter(shapes, out, wanted, Show(quiet)), as_json, quiet)
+    options = averaging.Options(weights, points, steps, cost, epsilon, aligned, surface, seed, device, force)
+    _print(averaging.barycenter(shapes, out, options, Show(quiet)), as_json, quiet)
 
 
 @app.command()
@@ -262,7 +243,7 @@ def time_matches(
     ] = None,
     epsilon: Epsilon = 1e-3,
     seed: Seed = 0,
-    device: Where = "cpu",
+    device: BenchDevice = "cpu",
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -274,7 +255,7 @@ def time_matches(
     gromap bench paper                        # the paper's experiments, as a report
     """
     if context.invoked_subcommand is None:
-        _tell(timing.match(sizes or (), epsilon, seed, device, Show(quiet)), as_json, quiet)
+        _print(timing.match(sizes or (), epsilon, seed, device, Show(quiet)), as_json, quiet)
 
 
 @bench.command()
@@ -283,14 +264,14 @@ def paper(
     only: Annotated[
         list[str] | None, typer.Option(metavar="NAMES", help=f"Some experiments, with commas: {', '.join(EXPERIMENTS)}.")
     ] = None,
-    out: Annotated[Path | None, typer.Option(metavar="FOLDER", help="Folder of records and report; by default paper.")] = None,
-    device: Where = "cpu",
+    out: PaperOut = None,
+    device: BenchDevice = "cpu",
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Run the paper's experiments on solvers, and write report.md and report.html.
 
-    Interrupted, it goes on where it was when called again; a file of raw/ that is removed is computed again. Shapes other than
+    If interrupted, call it again to go on; a file of raw/ that is removed is computed again. Shapes other than
     the shipped pair are read from $GROMAP_DATA, and left out where they are not.
 
     \b
@@ -298,10 +279,10 @@ def paper(
     gromap bench paper --only matches,textures
     gromap bench paper --full --device cuda
     """
-    _tell(timing.paper(out, full, only or (), device, Show(quiet)), as_json, quiet)
+    _print(timing.paper(out, full, only or (), device, Show(quiet)), as_json, quiet)
 
 
-def _tell(facts: dict[str, Any], as_json: bool, quiet: bool) -> None:
+def _print(facts: dict[str, Any], as_json: bool, quiet: bool) -> None:
     text = facts.pop("text")
     if as_json:
         typer.echo(json.dumps(facts, indent=2))

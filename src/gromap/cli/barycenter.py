@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -14,13 +13,14 @@ import torch
 import gromap
 from gromap import _check
 from gromap.cli import folder, inputs
-from gromap.cli.show import Show
-from gromap.measure import nearest, spread_points
+from gromap.cli.show import Show, Tell
+from gromap.geometry.measure import nearest, spread_points
 from gromap.mesh import Mesh, write_mesh
 from gromap.mesh.clean import sample
-from gromap.mesh.poisson import normals_at, poisson_surface, require_pymeshlab
+from gromap.mesh.mesh import in_space
+from gromap.mesh.poisson import normals_at, poisson_surface
 from gromap.report.barycenter import Panel, barycenter_figure
-from gromap.report.figures import colour_field, require_matplotlib
+from gromap.report.figures import color_field
 from gromap.report.pose import beside, upright
 
 POINTS, SURFACE_POINTS = 500, 1500  # a surface through fewer points than that has holes
@@ -48,7 +48,7 @@ def barycenter(paths: Sequence[Path], out: Path | None, options: Options, show: 
     weights, cost = _weights(options.weights, len(paths)), inputs.free_cost(options.cost)
     _check.positive(options.epsilon, "epsilon")
     if options.surface:
-        require_pymeshlab()
+        _check.extra("pymeshlab", "poisson")
     missing = _no_picture()
     with show.stage("read the shapes"):
         meshes = [inputs.read(path) for path in paths]
@@ -57,16 +57,16 @@ def barycenter(paths: Sequence[Path], out: Path | None, options: Options, show: 
     names = ["barycenter.ply", *([] if missing else ["barycenter.png"]), "report.json"]
     place = folder.ready(out or Path(_title(meshes)), names, options.force)
     device = inputs.device(options.device, size)
-    centred = [torch.from_numpy(cloud - cloud.mean(0)).to(device) for cloud in clouds]
+    centered = [torch.from_numpy(cloud - cloud.mean(0)).to(device) for cloud in clouds]
     first = int(weights.argmax())  # the flow starts there, and distances see no place
-    middle = _solid(torch.from_numpy(clouds[first])).mean(0)
-    unit = max(gromap.Space(cloud, cost=cost).scale for cloud in centred)
+    middle = in_space(clouds[first]).mean(0)
+    unit = max(gromap.Space(cloud, cost=cost).scale for cloud in centered)
 
     with folder.keeping(place, names):
         with show.stage("flow", lines=True) as tell:
-            start = centred[first] if len(meshes[first].faces) else None
-            flow = _flow(centred, weights, start, size, cost, unit, options, tell)
-            result = Mesh(_solid(flow.points) + middle, np.zeros((0, 3), np.int64), name="barycenter")
+            start = centered[first] if len(meshes[first].faces) else None
+            flow = _flow(centered, weights, start, size, cost, unit, options, tell)
+            result = Mesh(in_space(flow.points.cpu().numpy()) + middle, np.zeros((0, 3), np.int64), name="barycenter")
             write_mesh(result, place / "barycenter.ply", force=True)
         settings = {"shapes": [str(path) for path in paths]} | asdict(options)
         settings |= {"weights": weights.tolist(), "points": size, "device": device, "gromap": gromap.__version__}
@@ -82,7 +82,7 @@ def barycenter(paths: Sequence[Path], out: Path | None, options: Options, show: 
                 result = _surface(flow, middle, sides, place)
         if not missing:
             with show.stage("draw the shapes"):
-                panels, frame = _panels(meshes, weights, centred, flow.points, cost, options)
+                panels, frame = _panels(meshes, weights, centered, flow.points, cost, options)
                 surface = Mesh((result.vertices - middle) @ frame.T, result.faces) if options.surface else None
                 figure = barycenter_figure(panels, flow.losses / unit**2, surface)
                 with folder.replacing(place / "barycenter.png") as temporary:
@@ -93,24 +93,23 @@ def barycenter(paths: Sequence[Path], out: Path | None, options: Options, show: 
 
 def _flow(
     clouds: list[torch.Tensor], weights: np.ndarray, start: torch.Tensor | None, size: int, cost: Any, unit: float,
-    options: Options, tell: Callable[[str], None],
+    options: Options, tell: Tell,
 ) -> gromap.Flow:  # fmt: skip
     """The cloud at the lowest loss; the best until Ctrl-C."""
-    begin = time.perf_counter()
-
-    def told(step: int, loss: float) -> None:
-        tell(f"step {step} of {options.steps}, loss {loss / unit**2:.4e}, {time.perf_counter() - begin:.1f} s")
-
     tell("match the shapes for the first time")
-    wanted = {
-        "match": "nearest" if options.aligned else "auto",
-        "steps": options.steps,
-        "cost": cost,
-        "epsilon": options.epsilon * unit**2,
-        "seed": options.seed,
-    }
     try:
-        flow = gromap.barycenter(clouds, weights, None if start is not None else size, start, callback=told, **wanted)
+        flow = gromap.barycenter(
+            clouds,
+            weights,
+            points=None if start is not None else size,
+            init=start,
+            match="nearest" if options.aligned else "auto",
+            steps=options.steps,
+            cost=cost,
+            epsilon=options.epsilon * unit**2,
+            seed=options.seed,
+            callback=lambda event: tell(event._replace(value=event.value / unit**2)),
+        )
     except gromap.FlowInterrupted as error:
         return error.flow
     if flow.status in (gromap.FlowStatus.NOT_FINITE, gromap.FlowStatus.DIVERGED):
@@ -119,7 +118,7 @@ def _flow(
 
 
 def _clouds(meshes: Sequence[Mesh], size: int, options: Options) -> list[np.ndarray]:
-    """At most `size` points of each shape, all with as many coordinates, 2 or 3; flat ones lie at height 0 among others."""
+    """At most `size` points of each shape, all in 2-D or all in 3-D: flat shapes among others lie at height 0."""
     for mesh in meshes:
         if mesh.vertices.shape[1] > 3:
             d = mesh.vertices.shape[1]
@@ -158,24 +157,21 @@ def _surface(flow: gromap.Flow, middle: np.ndarray, sides: np.ndarray | None, pl
 def _panels(
     meshes: Sequence[Mesh], weights: np.ndarray, clouds: list[torch.Tensor], middle: torch.Tensor, cost: Any, options: Options
 ) -> tuple[list[Panel], np.ndarray]:
-    """The shapes and then the barycenter, in colours that match, the shapes turned as they match it unless they lie in one
-    pose; and the frame of the barycenter."""
-    points = _solid(middle)
+    """The shapes and then the barycenter, in matching colors, and the frame in which the barycenter is seen.
+
+    Unless they lie in one pose, the shapes are turned as they match the barycenter.
+    """
+    points = in_space(middle.cpu().numpy())
     frame = upright(points)
-    colours, panels = colour_field(points @ frame.T), []
+    colors, panels = color_field(points @ frame.T), []
     for mesh, weight, cloud in zip(meshes, weights, clouds, strict=True):
         init = nearest(middle, cloud) if options.aligned else gromap.Search(STARTS)
         sol = gromap.solve(middle, cloud, cost=cost, epsilon=options.epsilon, init=init, seed=options.seed)
-        shade, image = (sol.push(torch.from_numpy(z).to(middle)).cpu().numpy() for z in (colours, points))
-        shape = _solid(cloud)
+        shade, image = (sol.push(torch.from_numpy(z).to(middle)).cpu().numpy() for z in (colors, points))
+        shape = in_space(cloud.cpu().numpy())
         seen = frame if options.aligned else beside(shape, image, np.ones(len(shape)), frame)
         panels.append(Panel(f"{mesh.name}, weight {weight:.2g}", shape @ seen.T, shade))
-    return [*panels, Panel("barycenter", points @ frame.T, colours)], frame
-
-
-def _solid(cloud: torch.Tensor) -> np.ndarray:
-    """In space, flat ones at height 0.  (N, 3)"""
-    return np.pad(cloud.cpu().numpy(), ((0, 0), (0, 3 - cloud.shape[1])))
+    return [*panels, Panel("barycenter", points @ frame.T, colors)], frame
 
 
 def _weights(text: str | None, count: int) -> np.ndarray:
@@ -198,7 +194,7 @@ def _weights(text: str | None, count: int) -> np.ndarray:
 def _no_picture() -> list[str]:
     """Why there is none, if so."""
     try:
-        require_matplotlib()
+        _check.extra("matplotlib.figure", "plot", "matplotlib")
     except ImportError as error:
         return [f"no picture: {error}"]
     return []

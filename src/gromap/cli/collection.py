@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,26 +12,36 @@ import numpy as np
 
 import gromap
 from gromap.cli import folder, inputs
-from gromap.cli.match import in_space
 from gromap.cli.show import Show
 from gromap.mesh.io import READERS
+from gromap.mesh.mesh import in_space
 
 
-def landscape(
-    paths: tuple[Path, Path], out: Path | None, cost: str | None, epsilon: float, dim: int | None, starts: int, seed: int,
-    device: str | None, force: bool, show: Show,
-) -> dict[str, Any]:  # fmt: skip
+@dataclass(frozen=True)
+class LandscapeOptions:
+    cost: str | None
+    epsilon: float
+    dim: int | None
+    starts: int
+    seed: int
+    device: str | None
+    force: bool
+
+
+def landscape(paths: tuple[Path, Path], out: Path | None, options: LandscapeOptions, show: Show) -> dict[str, Any]:
     """What report.json holds."""
     with show.stage("read the shapes"):
         source, target = (inputs.read(path) for path in paths)
-    costs = inputs.costs(cost, (source, target))
-    where = inputs.device(device, min(len(source.vertices), len(target.vertices)))
+    costs = inputs.costs(options.cost, (source, target))
+    device = inputs.device(options.device, min(len(source.vertices), len(target.vertices)))
     names = ["landscape.safetensors", "landscape.png", "report.html", "report.json"]
-    place = folder.ready(out or Path(f"{source.name}-{target.name}-landscape"), names, force)
+    place = folder.ready(out or Path(f"{source.name}-{target.name}-landscape"), names, options.force)
     with show.stage("embed the shapes") as tell:
-        x, y = (inputs.space(z, c, dim, seed, where, tell) for z, c in zip((source, target), costs, strict=True))
-    with show.stage(f"run {starts} starts"):
-        land = gromap.landscape(x, y, starts=starts, epsilon=epsilon, seed=seed)
+        x, y = (
+            inputs.space(z, c, options.dim, options.seed, device, tell) for z, c in zip((source, target), costs, strict=True)
+        )
+    with show.stage(f"run {options.starts} starts"):
+        land = gromap.landscape(x, y, starts=options.starts, epsilon=options.epsilon, seed=options.seed)
         land.save(place / "landscape.safetensors")
     with show.stage("refine the lowest"):
         sol = land.refine(1)[0]
@@ -40,13 +51,17 @@ def landscape(
     else:
         names.remove("landscape.png")
         (place / "landscape.png").unlink(missing_ok=True)
+    settings = {"source": str(paths[0]), "target": str(paths[1]), "starts": options.starts}
+    settings |= {"epsilon": options.epsilon, "seed": options.seed}
     with show.stage("write the report"):
         from gromap.report.page import write_report
 
-        settings = {"source": str(paths[0]), "target": str(paths[1]), "starts": starts, "epsilon": epsilon, "seed": seed}
         title = f"{source.name} to {target.name}: {len(land)} minima"
-        page, shapes = place / "report.html", (in_space(source), in_space(target))
-        write_report(page, *shapes, sol, title=title, landscape=land if len(land) > 1 else None, settings=settings, force=True)
+        page = place / "report.html"
+        source, target = (replace(mesh, vertices=in_space(mesh.vertices)) for mesh in (source, target))
+        write_report(
+            page, source, target, sol, title=title, landscape=land if len(land) > 1 else None, settings=settings, force=True
+        )
     facts = {"settings": settings, "minima": len(land), "energies": land.energies.tolist(), "basins": land.basins.tolist()}
     facts |= {"continuous": land.continuous, "seconds": show.seconds, "folder": str(place), "files": names}
     folder.write_json(place / "report.json", facts)
@@ -54,10 +69,19 @@ def landscape(
     return facts | {"text": "\n".join([str(land), *alone, f"wrote {page}"])}
 
 
-def pairwise(
-    shapes: Path, out: Path | None, cost: str | None, epsilon: float, dim: int | None, debias: bool, jobs: int, seed: int,
-    device: str | None, force: bool, show: Show,
-) -> dict[str, Any]:  # fmt: skip
+@dataclass(frozen=True)
+class PairwiseOptions:
+    cost: str | None
+    epsilon: float
+    dim: int | None
+    debias: bool
+    jobs: int
+    seed: int
+    device: str | None
+    force: bool
+
+
+def pairwise(shapes: Path, out: Path | None, options: PairwiseOptions, show: Show) -> dict[str, Any]:
     """What report.json holds."""
     if not shapes.is_dir():
         raise NotADirectoryError(f"{shapes} is not a folder: name a folder of meshes.")
@@ -65,25 +89,33 @@ def pairwise(
     if len(paths) < 2:
         raise ValueError(f"{shapes} has {len(paths)} files that could be read: at least 2 are needed, of {', '.join(READERS)}.")
     names = ["distances.npy", "distances.csv", "report.json"]
-    place = folder.ready(out or Path(f"{shapes.resolve().name}-pairwise"), names, force)
+    place = folder.ready(out or Path(f"{shapes.resolve().name}-pairwise"), names, options.force)
     with show.stage("read the shapes"):
         meshes = [inputs.read(path) for path in paths]
-    where = inputs.device(device, min(len(mesh.vertices) for mesh in meshes))
-    costs = inputs.costs(cost, meshes)
+    device = inputs.device(options.device, min(len(mesh.vertices) for mesh in meshes))
+    costs = inputs.costs(options.cost, meshes)
+    spaces = []
     with show.stage("embed the shapes") as tell:
-        spaces = []
-        for k, (mesh, base) in enumerate(zip(meshes, costs, strict=True)):
-            told = lambda text, k=k: tell(f"{k + 1} of {len(meshes)}, {text}")  # noqa: E731
-            spaces.append(inputs.space(mesh, base, dim, seed, where, told))
+        for k, (mesh, cost) in enumerate(zip(meshes, costs, strict=True), 1):
+            numbered = lambda event, k=k: tell(f"{k} of {len(meshes)}, {event}")  # noqa: E731
+            spaces.append(inputs.space(mesh, cost, options.dim, options.seed, device, numbered))
     kept = place / "pairwise.safetensors"
-    if force:
+    if options.force:
         kept.unlink(missing_ok=True)
     with show.stage("match all pairs") as tell:
-        told = lambda done, total: tell(f"{done} of {total}")  # noqa: E731
-        values = gromap.pairwise(spaces, debias, jobs, epsilon, seed=seed, path=kept, callback=told)
+        values = gromap.pairwise(
+            spaces,
+            debias=options.debias,
+            n_jobs=options.jobs,
+            epsilon=options.epsilon,
+            seed=options.seed,
+            path=kept,
+            callback=tell,
+        )
     folder.write_array(place / "distances.npy", values)
     folder.write_text(place / "distances.csv", _table([path.name for path in paths], values))
-    settings = {"shapes": [str(path) for path in paths], "cost": cost, "epsilon": epsilon, "debias": debias, "seed": seed}
+    settings = {"shapes": [str(path) for path in paths], "cost": options.cost, "epsilon": options.epsilon}
+    settings |= {"debias": options.debias, "seed": options.seed}
     facts = {"settings": settings, "values": values.tolist(), "seconds": show.seconds, "folder": str(place), "files": names}
     folder.write_json(place / "report.json", facts)
     return facts | {"text": f"{len(paths)} shapes, {len(paths) * (len(paths) - 1) // 2} pairs\nwrote {place / 'distances.csv'}"}

@@ -1,4 +1,4 @@
-"""The folder of results: checked before the long work, nothing in it replaced unless forced, every file whole or not there."""
+"""The folder of results: checked before the long work; nothing is replaced unless forced; files are written atomically."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from gromap.files import replacing
+from gromap._files import replacing
 
 
-class Kept(Exception):  # noqa: N818 - no error
-    """Ctrl-C, in one line: which files are kept, and where."""
+class KeptResults(Exception):  # noqa: N818 - not an error
+    """Ctrl-C; the message says which files are kept, and where."""
 
 
 def ready(folder: Path, names: Iterable[str], force: bool) -> Path:
-    """The folder, made if need be, in which these files may be written."""
+    """The folder, created if need be, after a check that these files may be written there."""
     if folder.exists() and not folder.is_dir():
         raise NotADirectoryError(f"{folder} is a file: choose another folder with --out.")
     there = [name for name in names if (folder / name).exists()]
@@ -37,9 +37,9 @@ def ready(folder: Path, names: Iterable[str], force: bool) -> Path:
 
 @contextmanager
 def keeping(folder: Path, names: Sequence[str]) -> Iterator[None]:
-    """Ctrl-C inside raises Kept if some of these files were written; those of an earlier run are then no longer true, and go.
+    """Raise `KeptResults` on Ctrl-C if some of these files were written; those left from an earlier run are then removed.
 
-    The text of the KeyboardInterrupt, if it has one, says what the files hold.
+    The message of the KeyboardInterrupt, if it has one, says what the files hold.
     """
     before = {name: _stamp(folder / name) for name in names}
     try:
@@ -52,7 +52,7 @@ def keeping(folder: Path, names: Sequence[str]) -> Iterator[None]:
             if name not in done:
                 (folder / name).unlink(missing_ok=True)
         what = f": {error}" if str(error) else ""
-        raise Kept(f"kept {', '.join(done)} in {folder}{what}.") from None
+        raise KeptResults(f"kept {', '.join(done)} in {folder}{what}.") from None
 
 
 def _stamp(path: Path) -> tuple[int, int] | None:

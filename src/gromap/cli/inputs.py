@@ -1,8 +1,8 @@
-"""What the user names on the command line: meshes, costs, landmarks, maps, devices."""
+"""What the user gives on the command line: meshes, costs, landmarks, maps, devices."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,10 +11,12 @@ import numpy as np
 import torch
 
 import gromap
-from gromap.costs import NAMES, Exponential, Gaussian, Power
+from gromap._pair import default_device
+from gromap.cli.show import Tell
+from gromap.geometry.costs import NAMES, Exponential, Gaussian, Power
 from gromap.mesh import Mesh, read_mesh
 from gromap.mesh.embedding import METHODS
-from gromap.prepare import LARGE
+from gromap.mesh.match import auto_cost
 
 FAMILIES = {"power": Power, "gaussian": Gaussian, "exponential": Exponential}
 KNOWN = [*METHODS, *NAMES, *(f"{family}:NUMBER" for family in FAMILIES)]
@@ -27,8 +29,8 @@ def read(path: Path) -> Mesh:
 
 
 def costs(text: str | None, meshes: Sequence[Mesh]) -> list[Any]:
-    """ "geodesic", a name, "power:0.5", for all or, with commas, for each; None: geodesic if all have faces."""
-    names = text.split(",") if text else ["geodesic" if all(len(mesh.faces) for mesh in meshes) else "euclidean"]
+    """The cost of each mesh: a name or a family, "power:0.5", for all, or one for each, separated by commas."""
+    names = text.split(",") if text else [auto_cost(meshes)]
     if len(names) == 1:
         names *= len(meshes)
     if len(names) != len(meshes):
@@ -63,9 +65,11 @@ def _cost(name: str, known: Sequence[str] = KNOWN) -> Any:
     return name
 
 
-def space(mesh: Mesh, cost: Any, dim: int | None, seed: int, device: str, tell: Callable[[str], Any]) -> gromap.Space:
+def space(mesh: Mesh, cost: Any, dim: int | None, seed: int, device: str, tell: Tell) -> gromap.Space:
     """The mesh as a space, embedded."""
-    made = gromap.Space.from_mesh(mesh, cost, dim=dim, seed=seed, device=device, tell=lambda text: tell(f"{mesh.name}, {text}"))
+    made = gromap.Space.from_mesh(
+        mesh, cost=cost, dim=dim or "auto", seed=seed, device=device, callback=lambda event: tell(f"{mesh.name}, {event}")
+    )
     tell(f"{mesh.name}, kernel PCA")
     made.embedding  # noqa: B018 - computed here
     return made
@@ -74,7 +78,7 @@ def space(mesh: Mesh, cost: Any, dim: int | None, seed: int, device: str, tell: 
 def device(name: str | None, points: int) -> str:
     """Where to compute; None: on a GPU, if there is one and the shapes are large."""
     if name is None:
-        return "cuda" if torch.cuda.is_available() and points >= LARGE else "cpu"
+        return default_device(points)
     try:
         kind = torch.device(name).type
     except RuntimeError as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,14 +11,14 @@ import numpy as np
 import gromap
 from gromap import _check
 from gromap.cli import folder, inputs
-from gromap.cli.show import Show, steps
+from gromap.cli.show import Show
 from gromap.mesh import Mesh, write_mesh
+from gromap.mesh import match as match_meshes
+from gromap.mesh.mesh import in_space
 from gromap.mesh.quality import Quality, quality
 from gromap.mesh.texture import with_texture
-from gromap.mesh.transfer import coloured, push, push_labels, sharpen, textured, vertex_map
-from gromap.report.figures import colour_field
-
-WARM = 1e-3  # the temperature of the search
+from gromap.mesh.transfer import colored, push, push_labels, sharpen, textured
+from gromap.report.figures import color_field
 
 
 @dataclass(frozen=True)
@@ -30,7 +29,7 @@ class Options:
     landmarks: Path | None
     starts: int
     chirality: bool
-    transfer: str  #: "colours", "texture", or a .npy file
+    transfer: str  #: "colors", "texture", or a .npy file
     truths: tuple[Path, ...]
     seed: int
     device: str | None
@@ -50,12 +49,12 @@ def match(paths: tuple[Path, Path], out: Path | None, options: Options, show: Sh
     if options.landmarks:
         init = gromap.landmarks(inputs.integers(options.landmarks, "landmarks", 2))
     truths = [inputs.integers(path, "a true map", 1)[:, 0] for path in options.truths]
-    given = Transfer.read(options.transfer, source, target)
+    carried = Transfer.read(options.transfer, source, target)
     if truths and not (len(source.faces) and len(target.faces)):
         raise ValueError("--truth measures along the surface, and a cloud has none: give meshes with faces.")
     if truths:  # refuse what is not a map, and meshes without geodesics, before the long work
         quality(np.zeros(n, np.int64), source, target, truths, samples=1)
-    names = ["result.safetensors", "map.txt", "map_21.txt", *given.files, "report.html", "report.json"]
+    names = ["result.safetensors", "map.txt", "map_21.txt", *carried.files, "report.html", "report.json"]
     place = folder.ready(out or Path(f"{source.name}-{target.name}"), names, options.force)
 
     with show.stage("embed the shapes") as tell:
@@ -64,33 +63,33 @@ def match(paths: tuple[Path, Path], out: Path | None, options: Options, show: Sh
         )
     with folder.keeping(place, names):
         with show.stage("match") as tell:
-            sol = _solve(x, y, options, init, tell)
+            sol = match_meshes(x, y, epsilon=options.epsilon, init=init, seed=options.seed, callback=tell)
             sol.save(place / "result.safetensors")
-            there = vertex_map(sol.plan, y.measure.points)
+            there = sol.map()
             folder.write_map(place / "map.txt", there)
-            folder.write_map(place / "map_21.txt", vertex_map(sol.plan.T, x.measure.points))
+            folder.write_map(place / "map_21.txt", sol.inverse_map())
             if sol.status is gromap.Status.INTERRUPTED:
                 raise KeyboardInterrupt("the best match so far, which is not converged")
         measured = None
         if truths:
             with show.stage("measure the map"):
                 measured = quality(there, source, target, truths, seed=options.seed)
-        with show.stage(f"carry the {given.what} over"):
-            dressed, values = given.carry(source, target, sol)
-            for mesh, file in zip(dressed, given.files, strict=False):
+        with show.stage(f"carry the {carried.what} over"):
+            painted, values = carried.carry(source, target, sol)
+            for mesh, file in zip(painted, carried.files, strict=False):
                 write_mesh(mesh, place / file, force=True)
             if values is not None:
-                folder.write_array(place / given.files[-1], values)
+                folder.write_array(place / carried.files[-1], values)
         settings = _settings(paths, options, device) | _embedded(x, y)
         with show.stage("write the report"):
             from gromap.report.page import write_report
 
             write_report(
                 place / "report.html",
-                *dressed,
+                *painted,
                 sol,
                 title=f"{source.name} to {target.name}",
-                labels=given.labels,
+                labels=carried.labels,
                 error=None if measured is None else _error(there, truths[measured.truth or 0], target),
                 settings=settings,
                 force=True,
@@ -98,28 +97,6 @@ def match(paths: tuple[Path, Path], out: Path | None, options: Options, show: Sh
         facts = _facts(sol, measured, settings) | {"seconds": show.seconds, "folder": str(place), "files": names}
         folder.write_json(place / "report.json", facts)
     return facts | {"text": "\n".join([str(sol), *([str(measured)] if measured else []), f"wrote {place / 'report.html'}"])}
-
-
-def _solve(x: gromap.Space, y: gromap.Space, options: Options, init: Any, tell: Callable[[str], None]) -> gromap.Solution:
-    """Search at a temperature that blurs the coarse clouds' grain, then go on at the one asked for; the best until Ctrl-C."""
-    sol, epsilon = None, max(options.epsilon, WARM)
-    try:
-        sol = gromap.solve(x, y, epsilon=epsilon, init=init, seed=options.seed, callback=steps(tell))
-        if options.epsilon >= WARM:
-            return sol
-        tell("sharpen")
-        epsilon = options.epsilon
-        end = gromap.solve(x, y, epsilon=epsilon, init=sol, callback=steps(lambda text: tell(f"sharpen, {text}")))
-    except gromap.Interrupted as error:
-        tell("keep the best so far; Ctrl-C again to leave at once")
-        best = gromap.solve(x, y, epsilon=epsilon, init=error.state, max_iter=1)
-        return replace(best, status=gromap.Status.INTERRUPTED)
-    except KeyboardInterrupt:  # between two steps of the solver
-        if sol is None:
-            raise
-        return replace(sol, status=gromap.Status.INTERRUPTED)
-    seconds = {name: sol.info["seconds"][name] + end.info["seconds"][name] for name in sol.info["seconds"]}
-    return replace(end, history=sol.history | end.history, info=sol.info | end.info | {"seconds": seconds})
 
 
 def _check_chirality(options: Options, source: Mesh, target: Mesh) -> None:
@@ -133,14 +110,14 @@ def _check_chirality(options: Options, source: Mesh, target: Mesh) -> None:
 
 
 def _embedded(x: gromap.Space, y: gromap.Space) -> dict[str, str]:
-    """How well the coordinates of meshes follow the distances on them."""
+    """How well the embeddings of the meshes keep the distances on them."""
     made = {"source embedding": x.mesh_embedding, "target embedding": y.mesh_embedding}
     return {name: repr(embedding) for name, embedding in made.items() if embedding}
 
 
 @dataclass(frozen=True, eq=False)
 class Transfer:
-    """What goes from the source to the target, and the files that show it."""
+    """What is carried from the source to the target, and the files that show it."""
 
     what: str
     files: tuple[str, ...]
@@ -155,16 +132,14 @@ class Transfer:
         if text == "texture":
             for mesh in (source, target):
                 if not len(mesh.faces):
-                    raise ValueError(f"{mesh.name} is a cloud, which has no faces to put a texture on: use --transfer colours.")
+                    raise ValueError(f"{mesh.name} is a cloud, which has no faces to put a texture on: use --transfer colors.")
             return cls("texture", ("source.glb", "target.glb"))
         shapes = ("source.ply", "target.ply")
-        if text == "colours":
-            return cls("colours", shapes)
+        if text in ("colors", "colours"):
+            return cls("colors", shapes)
         path, n = Path(text), len(source.vertices)
         if path.suffix.lower() != ".npy":
-            raise ValueError(
-                f"--transfer is colours, texture or a .npy file with a value for each source vertex, got {text!r}."
-            )
+            raise ValueError(f"--transfer is colors, texture or a .npy file with a value for each source vertex, got {text!r}.")
         if not path.is_file():
             raise FileNotFoundError(f"there is no file {path} to carry over: check its name.")
         values = np.load(path, allow_pickle=False)
@@ -176,34 +151,28 @@ class Transfer:
         return cls("labels" if values.dtype.kind == "i" else "field", (*shapes, "field_target.npy"), values)
 
     def carry(self, source: Mesh, target: Mesh, sol: gromap.Solution) -> tuple[tuple[Mesh, Mesh], np.ndarray | None]:
-        """Both shapes as they look now, and the field on the target."""
+        """Both shapes in matching colors or textures, and the field on the target."""
         if self.what == "texture":
             source = source if source.uv is not None and source.texture is not None else with_texture(source)
             return (source, textured(target, source, sharpen(sol.plan))), None
-        source, target = in_space(source), in_space(target)
+        source, target = (replace(mesh, vertices=in_space(mesh.vertices)) for mesh in (source, target))
         if self.field is None:
-            source = source if source.colours is not None else replace(source, colours=colour_field(source.vertices))
-            return (source, coloured(target, source, sol.plan)), None
+            source = source if source.colors is not None else replace(source, colors=color_field(source.vertices))
+            return (source, colored(target, source, sol.plan)), None
         values = push_labels(sol.plan, self.field)[0] if self.what == "labels" else push(sol.plan, self.field)
         low, high = self.field.min(), self.field.max()
         shades = [shade((z - low) / max(high - low, 1e-300)) for z in (self.field, np.asarray(values))]
-        return (replace(source, colours=shades[0]), replace(target, colours=shades[1])), np.asarray(values)
+        return (replace(source, colors=shades[0]), replace(target, colors=shades[1])), np.asarray(values)
 
 
 def shade(share: np.ndarray) -> np.ndarray:
-    """From blue over light grey to red.  (N, 3) in [0, 1]"""
+    """From blue over light gray to red.  (N, 3) in [0, 1]"""
     stops = np.array([[0.23, 0.30, 0.75], [0.87, 0.87, 0.87], [0.71, 0.02, 0.15]])
     return np.stack([np.interp(share, [0, 0.5, 1], stops[:, k]) for k in range(3)], 1)
 
 
-def in_space(mesh: Mesh) -> Mesh:
-    """Points in three dimensions, to be looked at: flat ones at height 0, of others the first three coordinates."""
-    flat = np.pad(mesh.vertices[:, :3], ((0, 0), (0, max(0, 3 - mesh.vertices.shape[1]))))
-    return replace(mesh, vertices=flat)
-
-
 def _error(match: np.ndarray, truth: np.ndarray, target: Mesh) -> np.ndarray:
-    """Straight distances, to colour all vertices by; the printed error is geodesic."""
+    """Euclidean distances to the truth, to color all vertices by; the printed error is geodesic."""
     return np.linalg.norm(target.vertices[match] - target.vertices[truth], axis=1) / np.sqrt(target.area)
 
 
@@ -227,7 +196,8 @@ def _settings(paths: tuple[Path, Path], options: Options, device: str) -> dict[s
 def _facts(sol: gromap.Solution, measured: Quality | None, settings: dict[str, Any]) -> dict[str, Any]:
     facts: dict[str, Any] = {"settings": settings, "points": list(sol.plan.shape), "value": sol.value, "value_gw": sol.value_gw}
     facts |= {"epsilon": sol.epsilon, "scale": list(sol.scale), "marginal_error": sol.plan.marginal_error}
-    facts |= {"converged": sol.converged, "status": sol.status.value, "info": sol.info}
+    facts |= {"converged": sol.converged, "status": sol.status.value}
+    facts["stats"] = sol.stats.facts()
     if measured:
         named = {"error": measured.error, "auc": measured.auc, "truth": measured.truth}
         facts["quality"] = named | {"coverage": measured.coverage, "smoothness": measured.smoothness}

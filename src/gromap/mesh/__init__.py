@@ -1,10 +1,11 @@
-"""Triangle meshes and clouds: reading and writing, cleaning and sampling.
+"""Triangle meshes and point clouds: reading and writing, cleaning and sampling, matching.
 
-`gromap.mesh.transfer` carries colours, labels and textures along a plan; `gromap.mesh.quality` measures a map.
+`gromap.mesh.transfer` carries colors, labels and textures along a plan; `gromap.mesh.quality` measures a map.
 """
 
 from gromap.mesh.clean import Cleaned, Sample, clean, sample
 from gromap.mesh.io import MeshError, read_mesh, write_mesh
+from gromap.mesh.match import match
 from gromap.mesh.mesh import Mesh
 
-__all__ = ["Cleaned", "Mesh", "MeshError", "Sample", "clean", "read_mesh", "sample", "write_mesh"]
+__all__ = ["Cleaned", "Mesh", "MeshError", "Sample", "clean", "match", "read_mesh", "sample", "write_mesh"]

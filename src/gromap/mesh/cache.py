@@ -1,6 +1,6 @@
-"""Mesh embeddings kept on disk, under a hash of all that they depend on: $GROMAP_CACHE, or gromap in the user's cache folder.
+"""Mesh embeddings cached on disk, by a hash of all that they depend on: in $GROMAP_CACHE, or gromap in the user's cache folder.
 
-GROMAP_CACHE=off keeps nothing. A file that cannot be read is made anew, and a folder that cannot be written is left alone.
+GROMAP_CACHE=off disables the cache. A file that cannot be read is computed again, and a read-only folder is ignored.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gromap.files import read, write
+from gromap._files import read, write
 from gromap.mesh.embedding import MeshEmbedding, Tell, embed_mesh
 from gromap.mesh.mesh import Mesh
 
-RECIPE = 1  # raised whenever embeddings of the same mesh come out differently
+RECIPE = 1  # raise it whenever the embedding of the same mesh changes
 
 
 def cached_embedding(
@@ -30,7 +30,7 @@ def cached_embedding(
     device: torch.device | str = "cpu",
     tell: Tell | None = None,
 ) -> MeshEmbedding:
-    """`embed_mesh`, or what it gave the last time."""
+    """`embed_mesh`, or its result from the cache."""
     folder, given = _folder(), (np.float64(mesh.vertices), np.int64(mesh.faces))
     name = hashlib.sha256(repr((RECIPE, method, dim, vertices, seed, *(z.shape for z in given))).encode())
     for array in given:

@@ -1,4 +1,4 @@
-"""What files often have too much of: repeated vertices and faces, faces without area, vertices without a face. And samples."""
+"""Cleaning: repeated vertices and faces, faces without area and vertices without a face are removed. Sampling of surfaces."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from gromap.mesh.mesh import Mesh
 
 @dataclass(frozen=True)
 class Report:
-    """What `clean` removed, and what is left to know."""
+    """What `clean` removed, and the topology of the result."""
 
-    merged: int  #: vertices at exactly the place of an earlier one
-    unreferenced: int  #: vertices without a face, then
+    merged: int  #: vertices with exactly the coordinates of an earlier one
+    unreferenced: int  #: vertices without a face, after merging
     degenerate: int  #: faces without area
     repeated: int  #: faces with the corners of an earlier one
-    components: int  #: connected pieces that are left
-    boundary: int  #: edges with one face that are left; 0 for a closed surface
-    crowded: int  #: edges with more than two faces that are left; 0 for a manifold
+    components: int  #: connected components of the result
+    boundary: int  #: edges of the result with one face; 0 for a closed surface
+    crowded: int  #: edges of the result with more than two faces; 0 for a manifold
 
     def __str__(self) -> str:
         removed = [
@@ -43,14 +43,14 @@ class Report:
 @dataclass(frozen=True, eq=False)
 class Cleaned:
     mesh: Mesh
-    kept: np.ndarray  #: (n,) for each vertex that is left, which one of the old mesh it is
+    kept: np.ndarray  #: (n,) for each vertex of the result, its index in the old mesh
     report: Report
 
 
 def clean(mesh: Mesh) -> Cleaned:
-    """Merge vertices at the same place, drop faces without area or said twice, then vertices without a face.
+    """Merge vertices at the same place; drop faces without area, repeated faces, then vertices without a face.
 
-    Order is kept, and of several vertices at one place the first, with its colour. Of a cloud only repeated points go.
+    The order is kept; of several vertices at one place the first remains, with its color. A cloud loses repeated points only.
 
     >>> corners = np.array([[0, 0, 0], [1, 0, 0], [1, 1, 0], [0, 0, 0], [0, 1, 0.0]])
     >>> cleaned = clean(Mesh(corners, np.array([[0, 1, 2], [3, 2, 4], [0, 3, 1]])))
@@ -63,10 +63,10 @@ def clean(mesh: Mesh) -> Cleaned:
     same = first[place.reshape(-1)]  # (N,) the first vertex at the place of each
     faces = same[mesh.faces]
     flat = _flat(replace(mesh, faces=faces))
-    said = np.ones(len(faces), bool)
-    said[np.unique(np.sort(faces, 1), axis=0, return_index=True)[1]] = False
-    said &= ~flat
-    left = ~flat & ~said
+    repeated = np.ones(len(faces), bool)
+    repeated[np.unique(np.sort(faces, 1), axis=0, return_index=True)[1]] = False
+    repeated &= ~flat
+    left = ~flat & ~repeated
     faces = faces[left]
     used = np.zeros(n, bool)
     used[faces if len(mesh.faces) else same] = True
@@ -76,7 +76,7 @@ def clean(mesh: Mesh) -> Cleaned:
         mesh,
         vertices=mesh.vertices[kept],
         faces=new[faces],
-        colours=None if mesh.colours is None else mesh.colours[kept],
+        colors=None if mesh.colors is None else mesh.colors[kept],
         uv=None if mesh.uv is None else mesh.uv[left],
     )
     merged = n - len(first)
@@ -88,7 +88,7 @@ def clean(mesh: Mesh) -> Cleaned:
             merged=merged,
             unreferenced=n - merged - len(kept),
             degenerate=int(flat.sum()),
-            repeated=int(said.sum()),
+            repeated=int(repeated.sum()),
             components=components(out)[0],
             boundary=int((edges == 1).sum()),
             crowded=int((edges > 2).sum()),
@@ -97,18 +97,21 @@ def clean(mesh: Mesh) -> Cleaned:
 
 
 def components(mesh: Mesh) -> tuple[int, np.ndarray]:
-    """How many pieces are connected by faces, and the piece of each vertex, (N,); a cloud counts as one."""
+    """The number of connected components, and the component of each vertex, (N,).
+
+    A vertex without faces is a component of its own; a cloud counts as one.
+    """
     n = len(mesh.vertices)
     if not len(mesh.faces):
         return 1, np.zeros(n, np.int64)
     i, j = mesh.faces.reshape(-1), np.roll(mesh.faces, 1, 1).reshape(-1)
     graph = scipy.sparse.coo_array((np.ones(len(i), bool), (i, j)), shape=(n, n))
-    count, piece = connected_components(graph, directed=False)
-    return int(count), piece
+    count, label = connected_components(graph, directed=False)
+    return int(count), label
 
 
 def _flat(mesh: Mesh) -> np.ndarray:
-    """Faces lower than the rounding of their coordinates.  (F,) bool"""
+    """Faces whose height is below the rounding of their coordinates.  (F,) bool"""
     corners = mesh.vertices[mesh.faces].astype(np.float64)
     longest = ((corners - np.roll(corners, 1, 1)) ** 2).sum(2).max(1, initial=0.0)
     precision = np.finfo(mesh.vertices.dtype if mesh.vertices.dtype.kind == "f" else np.float64).eps
@@ -122,7 +125,7 @@ def _edge_counts(faces: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """Points of a surface, and where they come from: points = Σ_k weights_k vertices[corners_k]."""
+    """Points of a surface with their barycentric coordinates: points = Σ_k weights_k vertices[corners_k]."""
 
     points: np.ndarray  #: (n, d)
     corners: np.ndarray  #: (n, 3) vertices of the face of each point; (n, 1) for a cloud, the vertex itself

@@ -1,12 +1,12 @@
 """Points of R^k whose Euclidean distances follow a mesh (Experiment Details of the paper, after Panozzo et al. 2013).
 
-    1  decimate to about 2000 vertices            fast_simplification, on slightly shaken vertices, against slivers
+    1  decimate to about 2000 vertices            fast_simplification, on slightly jittered vertices, against slivers
     2  geodesic distances between all of them     geodesic.py
     3  multidimensional scaling into R^8          classical, then SMACOF
     4  all vertices from these                    min ∫ |Δ X|²  with X given at the 2000:  (L M⁻¹ L) X = 0 elsewhere
 
-L is the Laplacian of the tufted cover (Sharp & Crane 2020), which any mesh has, open or not manifold; M has the vertex areas
-on its diagonal. Diffusion and biharmonic coordinates are eigenvectors of the same L, M.
+L is the Laplacian of the tufted cover (Sharp & Crane 2020), which exists for any mesh, open or not manifold; M has the vertex
+areas on its diagonal. Diffusion and biharmonic coordinates are eigenvectors of the same L, M.
 """
 
 from __future__ import annotations
@@ -24,11 +24,12 @@ from scipy.spatial import KDTree
 from torch import Tensor
 
 from gromap import _check
-from gromap.mesh.geodesic import distances, is_manifold, pieces
+from gromap.mesh.clean import components
+from gromap.mesh.geodesic import distances, is_manifold
 from gromap.mesh.mesh import Mesh
 
 MANY_PIECES = 100
-SHAKE = 1e-2  # of an edge
+JITTER = 1e-2  # of the mean edge
 METHODS = ("geodesic", "heat", "diffusion", "biharmonic")
 Tell = Callable[[str], Any]
 
@@ -39,9 +40,9 @@ class MeshEmbedding:
 
     points: np.ndarray  #: (N, k) float64
     distances: str  #: how distances were measured: "exact", "heat", "diffusion", "biharmonic"
-    anchors: np.ndarray  #: vertices whose distances are known, all N or about 2000 of them
-    distortion: float  #: mean of | |x - y| - d | / d over pairs of them; nan where no distance was asked for
-    pieces: int  #: connected pieces of the mesh
+    anchors: np.ndarray  #: vertices whose distances were computed, all N or about 2000 of them
+    distortion: float  #: mean of | |x - y| - d | / d over pairs of them; nan for the spectral methods
+    pieces: int  #: connected components of the mesh
 
     def __repr__(self) -> str:
         off = "" if math.isnan(self.distortion) else f", distances off by {100 * self.distortion:.1f} % on average"
@@ -60,8 +61,9 @@ def embed_mesh(
     """Coordinates in R^dim whose Euclidean distances are close to distances on the mesh.
 
     method: "geodesic" (exact where edges have at most two faces, else by the heat method), "heat", "diffusion" (at the time
-    where the first mode has fallen by half), "biharmonic".  vertices: of the decimated mesh.  Separate pieces are joined by
-    straight bridges between their nearest points. A vertex without faces lies where the nearest other one does.
+    where the first mode has fallen by half), "biharmonic".  vertices: of the decimated mesh.  tell: called with a line at
+    each stage.  Connected components are joined by straight bridges between their nearest points. A vertex without faces gets
+    the coordinates of the nearest other one.
 
     >>> from gromap.datasets import humans
     >>> embed_mesh(humans().source, "heat", vertices=500).distortion < 0.1
@@ -77,8 +79,7 @@ def embed_mesh(
         nearest = KDTree(mesh.vertices[used]).query(mesh.vertices)[1]
         return MeshEmbedding(part.points[nearest], part.distances, used[part.anchors], part.distortion, part.pieces)
     tell = tell or (lambda text: None)
-    label = pieces(mesh)
-    count = int(label.max()) + 1
+    count, label = components(mesh)
     if count > MANY_PIECES:
         raise ValueError(
             f"this mesh has {count} separate pieces, and distances between pieces are a guess: merge its duplicate vertices, "
@@ -102,25 +103,25 @@ def embed_mesh(
 
 
 def decimate(mesh: Mesh, label: np.ndarray, vertices: int, seed: int) -> tuple[Mesh, np.ndarray]:
-    """A mesh of about so many vertices, each piece with its share, and for each of them a vertex of the old mesh nearby."""
+    """A mesh of about so many vertices, shared by the components, and for each of them a nearby vertex of the old mesh."""
     n = len(mesh.vertices)
     if n <= 1.2 * vertices:
         return mesh, np.arange(n)
     simplify = _check.extra("fast_simplification", "mesh")
     rng, parts, anchors, faces, size = np.random.default_rng(seed), [], [], [], 0
     edge = np.linalg.norm(mesh.vertices[mesh.faces[:, 0]] - mesh.vertices[mesh.faces[:, 1]], axis=1).mean()
-    shaken = (mesh.vertices + SHAKE * edge * rng.normal(size=mesh.vertices.shape)).astype(np.float32)
+    jittered = (mesh.vertices + JITTER * edge * rng.normal(size=mesh.vertices.shape)).astype(np.float32)
     for k in range(label.max() + 1):
         mine = np.flatnonzero(label == k)
         own = np.searchsorted(mine, mesh.faces[label[mesh.faces[:, 0]] == k])
-        v, f, owner = shaken[mine], own, np.arange(len(mine))
+        v, f, owner = jittered[mine], own, np.arange(len(mine))
         target = max(50, round(vertices * len(mine) / n))
         if target < len(mine):
             *_, steps = simplify.simplify(v, own, target_reduction=1 - target / len(mine), agg=5, return_collapses=True)
             v, f, owner = simplify.replay_simplification(v, own, steps)
         gap = np.linalg.norm(v[owner] - mesh.vertices[mine], axis=1)
         order = np.lexsort((gap, owner))
-        first = order[np.unique(owner[order], return_index=True)[1]]  # of the vertices that became one, the nearest to it
+        first = order[np.unique(owner[order], return_index=True)[1]]  # of the vertices merged into one, the nearest
         parts.append(v)
         anchors.append(mine[first])
         faces.append(f + size)
@@ -129,7 +130,7 @@ def decimate(mesh: Mesh, label: np.ndarray, vertices: int, seed: int) -> tuple[M
 
 
 def scale(known: Tensor, dim: int, seed: int, steps: int = 100, tol: float = 1e-2) -> tuple[Tensor, float]:
-    """Multidimensional scaling: X minimises Σ (|X_i - X_j| - d_ij)², and the mean relative error of its distances.
+    """Multidimensional scaling: X minimizes Σ (|X_i - X_j| - d_ij)², and the mean relative error of its distances.
 
     SMACOF (de Leeuw 1977), X <- B(X) X / n with B_ij = -d_ij / |X_i - X_j| off the diagonal and rows that sum to zero,
     overrelaxed by 2 (de Leeuw & Heiser 1980), from the classical solution; until ten steps lower the stress by less than `tol`.
@@ -177,7 +178,7 @@ def laplacian(mesh: Mesh) -> tuple[scipy.sparse.csc_array, np.ndarray]:
 
 
 def extend(mesh: Mesh, anchors: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """The smoothest field ∫ |Δ X|² with given values at some vertices, all pieces having one.  (N, k)"""
+    """The field of least ∫ |Δ X|² with given values at some vertices, at least one in each component.  (N, k)"""
     free = np.ones(len(mesh.vertices), bool)
     free[anchors] = False
     out = np.empty((len(mesh.vertices), values.shape[1]))
@@ -205,5 +206,5 @@ def _spectral(mesh: Mesh, method: str, dim: int, seed: int) -> np.ndarray:
     inverse: Any = scipy.sparse.linalg.LinearOperator(stiff.shape, matvec=_factor(stiff + shift * mass))  # type: ignore[call-arg]
     theta, modes = scipy.sparse.linalg.eigsh(stiff, dim + 1, mass, sigma=-shift, v0=start, OPinv=inverse)
     theta, modes = theta[1:], modes[:, 1:]  # without the constant
-    theta = theta.clip(1e-6 * theta.max())  # separate pieces have several constants
+    theta = theta.clip(1e-6 * theta.max())  # one constant for each component
     return modes / theta if method == "biharmonic" else modes * np.exp(-np.log(2) * theta / theta[0])

@@ -1,4 +1,4 @@
-"""Geodesic distances on a mesh: exact ones, in as many processes as there are cores, or by the heat method."""
+"""Geodesic distances on a mesh: exact, in one process per core, or by the heat method."""
 
 from __future__ import annotations
 
@@ -12,21 +12,20 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import scipy.sparse
-import scipy.sparse.csgraph
 from scipy.spatial import KDTree
 
 from gromap import _check
+from gromap.mesh.clean import components
 from gromap.mesh.mesh import Mesh
 
-Told = Callable[[int, int], Any]  # rows done, rows in all
+OnRows = Callable[[int, int], Any]  # called with the number of rows done, and of all rows
 
 
-def distances(mesh: Mesh, sources: Any, method: str = "exact", progress: Told | None = None) -> np.ndarray:
+def distances(mesh: Mesh, sources: Any, method: str = "exact", progress: OnRows | None = None) -> np.ndarray:
     """Distances along the surface from each source vertex to all vertices.  (S, N), float64
 
     method: "exact" (Mitchell, Mount & Papadimitriou 1987) on meshes whose edges have at most two faces, "heat" (Crane et al.
-    2013) on any. Separate pieces are joined by straight bridges between their nearest vertices, as many as it takes.
+    2013) on any. Connected components are joined by straight bridges between their nearest vertices.
 
     >>> square = Mesh(np.array([[0.0, 0, 0], [1, 0, 0], [1, 1, 0], [0, 1, 0]]), np.array([[0, 1, 2], [0, 2, 3]]))
     >>> distances(square, [1]).round(3).tolist()
@@ -36,18 +35,10 @@ def distances(mesh: Mesh, sources: Any, method: str = "exact", progress: Told | 
     sources = np.asarray(sources, np.int64)
     if not len(mesh.faces):
         raise ValueError("geodesic distances run along the faces of a mesh, and this one has none: use cost='euclidean'.")
-    label = pieces(mesh)
+    _, label = components(mesh)
     if label.max() == 0:
         return _connected(mesh, sources, method, progress)
     return _bridged(mesh, label, sources, method, progress)
-
-
-def pieces(mesh: Mesh) -> np.ndarray:
-    """The number of the connected piece of each vertex; a vertex without faces is a piece of its own.  (N,)"""
-    n, (i, j, k) = len(mesh.vertices), mesh.faces.T
-    ends = np.concatenate([i, j]), np.concatenate([j, k])
-    graph = scipy.sparse.coo_array((np.ones(len(ends[0])), ends), shape=(n, n))
-    return scipy.sparse.csgraph.connected_components(graph, directed=False)[1]
 
 
 def is_manifold(mesh: Mesh) -> bool:
@@ -56,7 +47,7 @@ def is_manifold(mesh: Mesh) -> bool:
     return bool(np.unique(edges, axis=0, return_counts=True)[1].max() <= 2)
 
 
-def _connected(mesh: Mesh, sources: np.ndarray, method: str, progress: Told | None) -> np.ndarray:
+def _connected(mesh: Mesh, sources: np.ndarray, method: str, progress: OnRows | None) -> np.ndarray:
     if not len(sources):
         return np.zeros((0, len(mesh.vertices)))
     if method == "exact" and not is_manifold(mesh):
@@ -64,7 +55,7 @@ def _connected(mesh: Mesh, sources: np.ndarray, method: str, progress: Told | No
     return (_exact if method == "exact" else _heat)(mesh, sources, progress)
 
 
-def _heat(mesh: Mesh, sources: np.ndarray, progress: Told | None) -> np.ndarray:
+def _heat(mesh: Mesh, sources: np.ndarray, progress: OnRows | None) -> np.ndarray:
     solver = _check.extra("potpourri3d", "mesh").MeshHeatMethodDistanceSolver(
         mesh.vertices.astype(np.float64), mesh.faces, use_robust=True
     )
@@ -76,8 +67,8 @@ def _heat(mesh: Mesh, sources: np.ndarray, progress: Told | None) -> np.ndarray:
     return rows
 
 
-def _exact(mesh: Mesh, sources: np.ndarray, progress: Told | None) -> np.ndarray:
-    """Each process takes every k-th source and sends its rows through a pipe."""
+def _exact(mesh: Mesh, sources: np.ndarray, progress: OnRows | None) -> np.ndarray:
+    """One process for every k-th source each; they send their rows through pipes."""
     _check.extra("pygeodesic", "mesh")
     n, rows = len(mesh.vertices), np.empty((len(sources), len(mesh.vertices)))
     count = min(os.cpu_count() or 1, -(-len(sources) // 8))
@@ -112,8 +103,8 @@ def _exact(mesh: Mesh, sources: np.ndarray, progress: Told | None) -> np.ndarray
     return rows
 
 
-def _bridged(mesh: Mesh, label: np.ndarray, sources: np.ndarray, method: str, progress: Told | None) -> np.ndarray:
-    """Distances within the pieces, and between them over a tree of bridges: the way to, across and from each bridge."""
+def _bridged(mesh: Mesh, label: np.ndarray, sources: np.ndarray, method: str, progress: OnRows | None) -> np.ndarray:
+    """Distances within the components, and between them over a minimum spanning tree of bridges."""
     parts = [np.flatnonzero(label == k) for k in range(label.max() + 1)]
     trees = [KDTree(mesh.vertices[part]) for part in parts]
     bridges, joined, apart = [], [0], set(range(1, len(parts)))
@@ -140,7 +131,7 @@ def _bridged(mesh: Mesh, label: np.ndarray, sources: np.ndarray, method: str, pr
         rows[np.ix_(mine, part)] = _connected(piece, place[from_[mine]], method, progress)
     at = {int(v): k for k, v in enumerate(from_)}
     here = {0}
-    for (gap, i, j), k in zip(bridges, joined[1:], strict=True):  # i is on the side joined so far, j on the new piece
+    for (gap, i, j), k in zip(bridges, joined[1:], strict=True):  # i is on the side joined so far, j on the new component
         old = np.isin(label, list(here))
         new = label == k
         far, near = rows[at[j]][new], rows[at[i]][old]
@@ -152,7 +143,7 @@ def _bridged(mesh: Mesh, label: np.ndarray, sources: np.ndarray, method: str, pr
 
 
 def _gap(mesh: Mesh, parts: list, trees: list, k: int, other: int) -> tuple[float, int, int]:
-    """The shortest bridge from one piece to another: its length and its ends."""
+    """The shortest bridge from one component to another: its length and its ends."""
     length, nearest = trees[k].query(mesh.vertices[parts[other]])
     end = int(length.argmin())
     return float(length[end]), int(parts[k][nearest[end]]), int(parts[other][end])

@@ -1,16 +1,16 @@
-"""Mesh files: the vertices in the order of the file and where the file has them, with colours, uv and texture.
+"""Mesh files: vertices in the order and at the coordinates of the file, with colors, uv and texture.
 
 | read and write | holds |
 |---|---|
-| .ply | colours; read: ascii or binary, uv and texture |
-| .obj | colours, uv and texture (.mtl and .png beside it) |
-| .off | colours |
+| .ply | colors; read: ascii or binary, uv and texture |
+| .obj | colors, uv and texture (.mtl and .png beside it) |
+| .off | colors |
 | .stl | triangles alone; when read, corners at the same place become one vertex |
-| .glb | colours, or uv and texture, inside; read: .gltf too, all meshes of the scene as one |
+| .glb | colors, or uv and texture, inside; read: .gltf too, all meshes of the scene as one |
 | .npy, .xyz, .txt, .csv | points of any dimension |
-| .vtk, .vtp (read) | colours, uv |
+| .vtk, .vtp (read) | colors, uv |
 
-Nothing is cleaned, centred or turned: see `gromap.mesh.clean`. Polygons become fans of triangles.
+Nothing is cleaned, centered or rotated: see `gromap.mesh.clean`. Polygons become fans of triangles.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pathlib import Path
 
 import numpy as np
 
-from gromap.files import replacing
+from gromap._files import replacing
 from gromap.mesh.formats import gltf, obj, plain, ply, vtk
 from gromap.mesh.mesh import Mesh
 
@@ -63,7 +63,7 @@ SIGNS = {
 
 
 class MeshError(ValueError):
-    """A file that is not a mesh, or a mesh that is not whole; one line that says which file, what is wrong, and the remedy."""
+    """A file that is not a mesh, or an invalid mesh; the message is one line with the file, what is wrong, and the remedy."""
 
 
 def read_mesh(path: str | Path) -> Mesh:
@@ -99,9 +99,9 @@ def read_mesh(path: str | Path) -> Mesh:
 
 
 def write_mesh(mesh: Mesh, path: str | Path, force: bool = False) -> Path:
-    """Write a mesh or cloud, whole or not at all; the ending of the name chooses the format.
+    """Write a mesh or cloud atomically; the suffix of the name chooses the format.
 
-    force: replace a file that is there.
+    force: replace an existing file.
     """
     path = Path(path)
     kind = path.suffix.lower()
@@ -133,7 +133,7 @@ def write_mesh(mesh: Mesh, path: str | Path, force: bool = False) -> Path:
 
 
 def check(mesh: Mesh, name: str) -> None:
-    """Whether a mesh is whole: finite vertices, faces between them, one colour for each and one place for each corner."""
+    """Raise unless a mesh is valid: finite vertices, faces between them, a color for each vertex, uv for each corner."""
     vertices, faces, n = mesh.vertices, mesh.faces, len(mesh.vertices)
     if vertices.ndim != 2 or faces.ndim != 2 or faces.shape[1] != 3 or (len(faces) and vertices.shape[1] != 3):
         raise MeshError(
@@ -151,13 +151,13 @@ def check(mesh: Mesh, name: str) -> None:
     if len(faces) and (faces.min() < 0 or faces.max() >= n):
         wrong = int(faces.min() if faces.min() < 0 else faces.max())
         raise MeshError(f"{name} has a face with corner {wrong}, and its vertices are 0 to {n - 1}: export it again.")
-    if mesh.colours is not None and mesh.colours.shape != (n, 3):
-        raise MeshError(f"{name} has colours of shape {mesh.colours.shape}: expected one rgb for each vertex, ({n}, 3).")
+    if mesh.colors is not None and mesh.colors.shape != (n, 3):
+        raise MeshError(f"{name} has colors of shape {mesh.colors.shape}: expected one rgb for each vertex, ({n}, 3).")
     if mesh.uv is not None and mesh.uv.shape != (len(faces), 3, 2):
         raise MeshError(f"{name} has uv of shape {mesh.uv.shape}: expected one pair for each corner, ({len(faces)}, 3, 2).")
 
 
 def _short(text: str, most: int = 160) -> str:
-    """One line of at most so many characters, to be read in the middle of a sentence."""
+    """One line of at most so many characters, without a final stop."""
     line = " ".join(text.split()).rstrip(".")
     return line if len(line) <= most else line[: most - 3] + "..."

@@ -1,4 +1,4 @@
-"""Mesh: a triangle mesh, or a bare cloud, with whatever its vertices and corners carry."""
+"""Mesh: a triangle mesh or a point cloud, with the colors of its vertices and the texture of its faces."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 @dataclass(frozen=True, eq=False)
 class Mesh:
-    """Vertices and triangles, counter-clockwise seen from outside; a cloud has no faces, and may have any dimension.
+    """Vertices and triangles, counter-clockwise seen from outside; a cloud has no faces, and any dimension.
 
     >>> square = Mesh(np.array([[0, 0, 0], [1, 0, 0], [1, 1, 0], [0, 1, 0]]), np.array([[0, 1, 2], [0, 2, 3]]))
     >>> square, square.area
@@ -18,13 +18,13 @@ class Mesh:
 
     vertices: np.ndarray  #: (N, 3), or (N, d) for a cloud
     faces: np.ndarray  #: (F, 3) indices of the corners
-    colours: np.ndarray | None = None  #: (N, 3) rgb in [0, 1]
-    uv: np.ndarray | None = None  #: (F, 3, 2) a place in the texture for each corner, (0, 0) at its lower left
-    texture: np.ndarray | None = None  #: (H, W, 3) uint8, the upper row first
+    colors: np.ndarray | None = None  #: (N, 3) rgb in [0, 1]
+    uv: np.ndarray | None = None  #: (F, 3, 2) texture coordinates of each corner, (0, 0) at the lower left
+    texture: np.ndarray | None = None  #: (H, W, 3) uint8, the top row first
     name: str = ""
 
     def __repr__(self) -> str:
-        extras = [name for name in ("colours", "uv", "texture") if getattr(self, name) is not None]
+        extras = [name for name in ("colors", "uv", "texture") if getattr(self, name) is not None]
         return f"Mesh({', '.join([f'{len(self.vertices)} vertices', f'{len(self.faces)} faces', *extras])})"
 
     def face_normals(self) -> np.ndarray:
@@ -51,3 +51,16 @@ class Mesh:
         [2.0, 1.0, 2.0, 1.0]
         """
         return np.bincount(self.faces.ravel(), np.repeat(self.face_areas() / 3, 3), len(self.vertices))
+
+
+def in_space(vertices: np.ndarray) -> np.ndarray:
+    """Points of any dimension as points in 3-D: zeros are appended, or the three widest principal axes kept.  (N, 3), float32
+
+    >>> in_space(np.array([[1.0, 2.0], [3.0, 4.0]])).tolist()
+    [[1.0, 2.0, 0.0], [3.0, 4.0, 0.0]]
+    """
+    points = np.asarray(vertices, dtype=np.float64)
+    if points.shape[1] > 3:
+        centered = points - points.mean(0)
+        points = centered @ np.linalg.eigh(centered.T @ centered)[1][:, :-4:-1]
+    return np.pad(points, ((0, 0), (0, 3 - points.shape[1]))).astype(np.float32)

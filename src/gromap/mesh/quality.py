@@ -1,7 +1,7 @@
 """How good a map between two surfaces is: geodesic error, coverage, smoothness.
 
 error_i    = d(T(i), truth_i) / √area                      d: geodesic distance on the target, which T maps into
-coverage   = share of the target's area at vertices that are hit
+coverage   = share of the target's area at vertices in the image of T
 smoothness = Dirichlet energy of T over the target's area   1 for an isometry; a constant map has 0, a rough one >> 1
 """
 
@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from gromap.mesh import geodesic
 from gromap.mesh.mesh import Mesh
 
 Distances = Callable[[np.ndarray], np.ndarray]  # vertices (S,) -> their distances to all vertices (S, M)
@@ -20,13 +21,13 @@ Distances = Callable[[np.ndarray], np.ndarray]  # vertices (S,) -> their distanc
 
 @dataclass(frozen=True, eq=False)
 class Quality:
-    """Of one map. The errors are in units of the square root of the target's area."""
+    """Measures of one map. The errors are in units of the square root of the target's area."""
 
     coverage: float
     smoothness: float
     errors: np.ndarray | None = field(default=None, repr=False)  #: (n,) of the sampled vertices, against the better truth
     truth: int | None = None  #: which truth that was
-    distances: str | None = None  #: how they were measured: "exact", "heat" (on meshes that are no manifolds), "given"
+    distances: str | None = None  #: how they were computed: "exact", "heat" (on non-manifold meshes), "given"
 
     @property
     def error(self) -> float | None:
@@ -70,12 +71,12 @@ def quality(
 ) -> Quality:
     """Measure a map.
 
-    match: for each source vertex its target vertex, such as `sol.p2p_12`.
-    truths: maps of the same form. Where several are right (a body and its mirror image), the one that is better for the whole
-        map counts: a map that mixes them is wrong.
+    match: for each source vertex its target vertex, such as `sol.map()`.
+    truths: maps of the same form. Where several are right (a body and its mirror image), the one with the lower mean error
+        counts: a map that mixes them is wrong.
     distances: gives rows of distances on the target; None: exact geodesics where edges have at most two faces, else by the
         heat method.
-    samples: errors are taken at so many random vertices.
+    samples: number of random vertices at which errors are taken.
 
     >>> square = Mesh(np.array([[0, 0, 0], [1, 0, 0], [1, 1, 0], [0, 1, 0.0]]), np.array([[0, 1, 2], [0, 2, 3]]))
     >>> flat = lambda s: np.linalg.norm(square.vertices[s][:, None] - square.vertices, axis=2)
@@ -88,10 +89,10 @@ def quality(
     """
     match = _map(match, "match", source, target)
     area = target.area
-    hit = target.vertex_areas()[np.unique(match)].sum() / area
+    coverage = float(target.vertex_areas()[np.unique(match)].sum() / area)
     smooth = dirichlet(source, target.vertices[match]) / area
     if not len(truths):
-        return Quality(float(hit), smooth)
+        return Quality(coverage, smooth)
     given = [_map(truth, f"truth {k}", source, target) for k, truth in enumerate(truths)]
     some = np.random.default_rng(seed).permutation(len(match))[:samples]
     starts, row = np.unique(match[some], return_inverse=True)
@@ -101,13 +102,13 @@ def quality(
         raise ValueError(f"distances must give shape {(len(starts), len(target.vertices))}, got {rows.shape}.")
     errors = np.stack([rows[row.reshape(-1), truth[some]] for truth in given]) / np.sqrt(area)
     best = int(errors.mean(1).argmin())
-    return Quality(float(hit), smooth, errors[best], best, way)
+    return Quality(coverage, smooth, errors[best], best, way)
 
 
 def dirichlet(mesh: Mesh, values: np.ndarray) -> float:
     """½ ∫ |∇ values|² of a piecewise linear field, (N, ...): ¼ Σ cot(angle) |difference along the opposite edge|².
 
-    Faces without area are left out. The field of the positions has the area of the mesh.
+    Faces without area are left out. The energy of the positions is the area of the mesh.
 
     >>> triangle = Mesh(np.eye(3), np.array([[0, 1, 2]]))
     >>> round(dirichlet(triangle, triangle.vertices) / triangle.area, 12)
@@ -138,8 +139,6 @@ def _map(match: Any, name: str, source: Mesh, target: Mesh) -> np.ndarray:
 
 
 def _geodesic(target: Mesh) -> tuple[str, Distances]:
-    """How distances on the target are measured, and what measures them."""
-    from gromap.mesh.geodesic import distances, is_manifold
-
-    way = "exact" if is_manifold(target) else "heat"
-    return way, lambda sources: distances(target, sources, way)
+    """How distances on the target are computed, and the function that computes them."""
+    way = "exact" if geodesic.is_manifold(target) else "heat"
+    return way, lambda sources: geodesic.distances(target, sources, way)

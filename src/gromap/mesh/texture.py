@@ -1,4 +1,4 @@
-"""Textures as (H, W, 3) arrays, and places in them: images, several as one, a checkerboard, projections, seams."""
+"""Textures as (H, W, 3) arrays, and texture coordinates: images, atlases, a checkerboard, projections, seams."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from typing import Any, Literal
 
 import numpy as np
 
+from gromap import _check
 from gromap.mesh.mesh import Mesh
 
 
 def load_image(source: Path | bytes) -> np.ndarray:
-    """An image file, or what it holds, as rgb.  (H, W, 3) uint8, the upper row first"""
-    image_module = _pillow()
+    """An image file, or its bytes, as rgb.  (H, W, 3) uint8, the top row first"""
+    image_module = _check.extra("PIL.Image", "mesh", "pillow")
     try:
         with image_module.open(source if isinstance(source, Path) else io.BytesIO(source)) as image:
             return np.asarray(image.convert("RGB"))
@@ -27,12 +28,12 @@ def load_image(source: Path | bytes) -> np.ndarray:
 def png(texture: np.ndarray) -> bytes:
     """The image as a PNG file."""
     out = io.BytesIO()
-    _pillow().fromarray(np.asarray(texture, np.uint8)).save(out, "png")
+    _check.extra("PIL.Image", "mesh", "pillow").fromarray(np.asarray(texture, np.uint8)).save(out, "png")
     return out.getvalue()
 
 
 def checkerboard(squares: int = 16, size: int = 512) -> np.ndarray:
-    """A board of light squares and coloured ones, whose hue tells where one is.  (size, size, 3) uint8
+    """A checkerboard of light and colored squares, whose hue encodes the position.  (size, size, 3) uint8
 
     >>> checkerboard(2, 4)[:, :, 0].tolist()
     [[45, 45, 235, 235], [45, 45, 235, 235], [235, 235, 210, 210], [235, 235, 210, 210]]
@@ -46,9 +47,9 @@ def checkerboard(squares: int = 16, size: int = 512) -> np.ndarray:
 
 
 def atlas(images: list[np.ndarray], uv: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """Several images side by side as one, and where the corners of their faces, (F_i, 3, 2) each, lie in it.
+    """Several images side by side as one, and the texture coordinates of their faces, (F_i, 3, 2) each, in it.
 
-    Faces that leave their image are moved back by whole images; what still hangs over (a repeated image) is cut off.
+    Faces outside of their image are shifted by whole images; what still reaches beyond it (a repeated image) is clipped.
     """
     height, widths = max(len(image) for image in images), [image.shape[1] for image in images]
     joined = np.zeros((height, sum(widths), 3), np.uint8)
@@ -56,7 +57,7 @@ def atlas(images: list[np.ndarray], uv: list[np.ndarray]) -> tuple[np.ndarray, n
     for image, width, place in zip(images, widths, uv, strict=True):
         joined[height - len(image) :, left : left + width] = image
         inside = (place - np.floor(place.min(1, keepdims=True) + 1e-6)).clip(0, 1)
-        half = 0.5 / np.array([width, len(image)])  # stay half a pixel away from the neighbour
+        half = 0.5 / np.array([width, len(image)])  # half a pixel away from the neighboring image
         inside = inside.clip(half, 1 - half)
         places.append((inside * [width, len(image)] + [left, 0]) / [sum(widths), height])
         left += width
@@ -64,11 +65,11 @@ def atlas(images: list[np.ndarray], uv: list[np.ndarray]) -> tuple[np.ndarray, n
 
 
 def with_texture(mesh: Mesh, projection: Literal["planar", "spherical"] = "planar", texture: Any = None) -> Mesh:
-    """The mesh with a texture, a checkerboard if None is given, put on it by a projection.
+    """The mesh with a texture, by default a checkerboard, mapped onto it by a projection.
 
-    "planar": along the shortest side of the bounding box, so front and back look the same, and there is no seam.
-    "spherical": longitude and latitude around the longest side; u runs beyond 1 in the faces on the seam, where it repeats;
-    faces around a pole are smeared.
+    "planar": along the shortest side of the bounding box, so front and back look the same, without a seam.
+    "spherical": longitude and latitude around the longest side; u exceeds 1 in the faces on the seam, where it repeats; faces
+    around a pole are distorted.
 
     >>> with_texture(Mesh(np.eye(3), np.array([[0, 1, 2]])))
     Mesh(3 vertices, 1 faces, uv, texture)
@@ -76,7 +77,7 @@ def with_texture(mesh: Mesh, projection: Literal["planar", "spherical"] = "plana
     if projection not in ("planar", "spherical"):
         raise ValueError(f"projection is 'planar' or 'spherical', got {projection!r}.")
     if not len(mesh.faces):
-        raise ValueError("a cloud has no faces to put a texture on: use colours.")
+        raise ValueError("a cloud has no faces to put a texture on: use colors.")
     points = mesh.vertices.astype(np.float64)
     low, sides = points.min(0), np.ptp(points, axis=0)
     if projection == "planar":
@@ -93,9 +94,9 @@ def with_texture(mesh: Mesh, projection: Literal["planar", "spherical"] = "plana
 
 
 def split(mesh: Mesh) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """One vertex for each place in the texture: the old vertex of each, (N',), the faces, and the places, (N', 2).
+    """One vertex for each vertex and uv that occur together: the old vertex of each, (N',), the faces, and uv, (N', 2).
 
-    The first N are the vertices as they were; copies follow.
+    The first N are the old vertices; copies follow.
 
     >>> uv = np.array([[[0, 0], [1, 0], [1, 1]], [[0, 0.5], [1, 1], [0, 1]]])
     >>> split(Mesh(np.zeros((4, 3)), np.array([[0, 1, 2], [0, 2, 3]]), uv=uv))[0].tolist()
@@ -111,11 +112,3 @@ def split(mesh: Mesh) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     uv = np.zeros((len(original), 2))
     uv[number] = place[first]
     return original, number[index].reshape(-1, 3), uv
-
-
-def _pillow():
-    try:
-        from PIL import Image
-    except ImportError as error:
-        raise ImportError(f"textures need pillow ({error}): pip install 'gromap[mesh]'") from error
-    return Image

@@ -1,9 +1,9 @@
-"""What a plan carries to the target: colours, fields, labels and textures (App. "Transport plan visualizations").
+"""What a plan carries to the target: colors, fields, labels and textures (App. "Transport plan visualizations").
 
     C_Y(y) = ∫ C_X(x) dπ(x, y) / (dα(x) dβ(y)) dα(x)          each target point takes the mean of what it receives
 
-A texture is carried by the places of its corners, UV_X. Where a texture is cut, one vertex has several places and their mean is
-none of them, so that the mean is taken on one side of the cut at a time, the side on which most of a target face lies.
+A texture is carried by its texture coordinates. On a seam a vertex has several of them, whose mean is meaningless, so the mean
+is taken on one side of the seam at a time: the side on which most of a target face lies.
 """
 
 from __future__ import annotations
@@ -15,22 +15,19 @@ import numpy as np
 import torch
 from scipy.spatial import KDTree
 
-from gromap import _check
-from gromap.engine import Mixture, lse, whole
-from gromap.measure import nearest
+from gromap._plan import Plan
 from gromap.mesh.clean import components
 from gromap.mesh.mesh import Mesh
 from gromap.mesh.texture import checkerboard, split, with_texture
-from gromap.plan import Plan
-from gromap.sinkhorn import Annealing, Potentials, Sinkhorn, half_step, sinkhorn
+from gromap.transport.sinkhorn import Annealing, Potentials, Sinkhorn, half_step, sinkhorn
 
-TOP = 16  # source points that a target vertex takes its place in a cut texture from
-WINDOW = 0.25  # of the extent of a chart: places farther apart are on two sides of a cut
-CHUNK = 4096  # target faces that are looked at together
+TOP = 16  # source points that the texture coordinates of a target vertex are averaged over, where there are seams
+WINDOW = 0.25  # of the extent of a chart: points farther apart are on two sides of a seam
+CHUNK = 4096  # target faces per batch
 
 
 def push(plan: Plan, values: Any) -> Any:
-    """Values on the source, (N, ...), as the target receives them, (M, ...): `Solution.push` for a bare plan."""
+    """`Solution.push` for a plan: values on the source, (N, ...), to the target, (M, ...)."""
     return plan.T.conditional_mean(values)
 
 
@@ -50,30 +47,12 @@ def push_labels(plan: Plan, labels: Any) -> tuple[np.ndarray, np.ndarray]:
     return names[shares.argmax(1)], shares.max(1)
 
 
-def vertex_map(plan: Plan, points: Any) -> np.ndarray:
-    """For each source point the target point nearest to the mean of where its mass goes.  (N,) integers in 0 .. M-1
-
-    points: the target, in coordinates whose straight distances are those that were matched: the points of its `Space`. At the
-    temperatures that are used the largest entry of a row is a noisy choice among many, and the mean is not.
-
-    >>> import gromap
-    >>> X = np.random.default_rng(0).normal(size=(200, 3)) * [3, 2, 1]
-    >>> sol = gromap.solve(X, X[::-1])
-    >>> float((vertex_map(sol.plan, X[::-1]) == np.arange(200)[::-1]).mean()) > 0.95
-    True
-    """
-    target = _check.points(points, "points").to(plan.v)
-    if len(target) != plan.shape[1]:
-        raise ValueError(f"expected the {plan.shape[1]} points of the target, got {len(target)}.")
-    return nearest(replace(plan, numpy=False).conditional_mean(target), target).cpu().numpy()
-
-
-def coloured(target: Mesh, source: Mesh, plan: Plan) -> Mesh:
-    """The target in the colours that it receives."""
+def colored(target: Mesh, source: Mesh, plan: Plan) -> Mesh:
+    """The target in the colors that it receives."""
     _fits(target, source, plan)
-    if source.colours is None:
-        raise ValueError("the source has no colours: give it some, as replace(source, colours=rgb) with (N, 3) in [0, 1].")
-    return replace(target, colours=push(replace(plan, numpy=True), source.colours).clip(0, 1))
+    if source.colors is None:
+        raise ValueError("the source has no colors: give it some, as replace(source, colors=rgb) with (N, 3) in [0, 1].")
+    return replace(target, colors=push(replace(plan, numpy=True), source.colors).clip(0, 1))
 
 
 def sharpen(plan: Plan, factor: float = 4.0, steps: int = 1000, tol: float = 1e-2) -> Plan:
@@ -90,9 +69,7 @@ def sharpen(plan: Plan, factor: float = 4.0, steps: int = 1000, tol: float = 1e-
     """
     if not factor > 1:
         raise ValueError(f"sharpen divides the temperature by a factor > 1, got {factor}.")
-    if isinstance(plan.score, Mixture):
-        raise ValueError("a coupling of low rank has no lower temperature: match by another method to sharpen.")
-    score = whole(plan.score) * factor
+    score = plan.score.full * factor
     log_a, log_b = plan.a.log(), plan.b.log()
     f, g = (factor * torch.where(w > 0, z - w.log(), 0.0) for z, w in ((plan.u, plan.a), (plan.v, plan.b)))
     cooling = Annealing(factor, int(np.ceil(factor**2)), "sqrt")
@@ -103,39 +80,41 @@ def sharpen(plan: Plan, factor: float = 4.0, steps: int = 1000, tol: float = 1e-
 def textured(target: Mesh, source: Mesh, plan: Plan) -> Mesh:
     """The target in the source's texture.
 
-    A source without uv is looked at from its widest side (`with_texture`, planar), one without an image wears a checkerboard.
-    Without cuts every target vertex takes the mean place of what it receives, as in the paper. With cuts each face chooses a
-    side, and its corners the mean over those of their 16 largest entries that are on it. Faces across a cut then end at the
-    cut: they show a little less, or more, of one side than they should, and the texture may jump by the blur of the plan.
+    A source without uv gets a planar projection (`with_texture`), one without an image a checkerboard. Without seams every
+    target vertex takes the mean texture coordinates of what it receives, as in the paper. With seams each face chooses a side,
+    and its corners the mean over those of their 16 largest entries that are on it. Faces across a seam then end at the seam:
+    they show a little less, or more, of one side than they should, and the texture may jump by the blur of the plan.
     """
     _fits(target, source, plan)
     if not len(target.faces):
-        raise ValueError("the target is a cloud, which has no faces to put a texture on: use `coloured`.")
+        raise ValueError("the target is a cloud, which has no faces to put a texture on: use `colored`.")
     source = source if source.uv is not None else with_texture(source, texture=source.texture)
     texture = source.texture if source.texture is not None else checkerboard()
     original, faces, uv = split(source)
     plan = replace(plan, numpy=True)
     if len(original) == len(source.vertices):
         return replace(target, uv=push(plan, uv)[target.faces].astype(np.float64), texture=texture)
-    return replace(target, uv=_across_cuts(target, source, plan, original, faces, uv), texture=texture)
+    return replace(target, uv=_across_seams(target, source, plan, original, faces, uv), texture=texture)
 
 
-def _across_cuts(target: Mesh, source: Mesh, plan: Plan, original: np.ndarray, faces: np.ndarray, uv: np.ndarray) -> np.ndarray:
-    """The place of each target corner. `original`, `faces`, `uv`: the source's wedges, as `split` gives them.  (F, 3, 2)"""
+def _across_seams(
+    target: Mesh, source: Mesh, plan: Plan, original: np.ndarray, faces: np.ndarray, uv: np.ndarray
+) -> np.ndarray:
+    """Texture coordinates of each target corner.  original, faces, uv: the wedges of the source, from `split`.  (F, 3, 2)"""
     count, chart = components(Mesh(source.vertices[original], faces))
     low, high = np.full((count, 2), np.inf), np.full((count, 2), -np.inf)
     np.minimum.at(low, chart, uv)
     np.maximum.at(high, chart, uv)
     extent = (high - low).max(1).clip(1e-12)  # (charts,)
     wedges = _table(original, len(source.vertices))  # (N, K)
-    score = whole(plan.score.mT)
-    near = Plan(score, -lse(score, plan.u), plan.u, plan.b, plan.a).sparse(min(TOP, plan.shape[0]))  # rows sum to at most 1
+    score = plan.score.full.mT
+    near = Plan(score, -score.lse(plan.u), plan.u, plan.b, plan.a).sparse(min(TOP, plan.shape[0]))  # rows sum to at most 1
     senders = near.indices.reshape(len(target.vertices), -1)  # (M, k)
     shares = np.asarray(near.data, np.float64).reshape(senders.shape)
     best = np.take_along_axis(senders, shares.argmax(1)[:, None], 1)[:, 0]
 
     def apart(one: np.ndarray, other: np.ndarray) -> np.ndarray:
-        """How far two wedges are apart in the texture, in units of their chart; inf across a cut."""
+        """Distances between wedges in the texture, in units of their chart; inf across a seam."""
         far = np.linalg.norm(uv[one] - uv[other], axis=-1) / extent[chart[one]]
         cut = (one < 0) | (other < 0) | (chart[one] != chart[other]) | (far > WINDOW)
         return np.where(cut, np.inf, far)
@@ -162,7 +141,7 @@ def _across_cuts(target: Mesh, source: Mesh, plan: Plan, original: np.ndarray, f
 
 
 def _snapped(points: np.ndarray, anchor: np.ndarray, wedges: np.ndarray, chart: np.ndarray, uv: np.ndarray) -> np.ndarray:
-    """The place of the wedge of the anchor's chart that is nearest to each point, on the anchor's side of the cut.  (n, 2)"""
+    """Texture coordinates of the nearest wedge in the anchor's chart, on the anchor's side of the seam.  (n, 2)"""
     out = uv[anchor]
     for c in np.unique(chart[anchor]):
         inside, mine = np.flatnonzero(chart == c), np.flatnonzero(chart[anchor] == c)

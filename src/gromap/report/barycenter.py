@@ -1,4 +1,4 @@
-"""The picture of a barycenter: the shapes, the cloud between them, the surface through it, and the loss of each step."""
+"""The figure of a barycenter: the shapes, the cloud between them, the surface through it, and the loss of each step."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from gromap.mesh import Mesh
-from gromap.report.figures import render, require_matplotlib
+from gromap.report.figures import add_triangles, new_figure, render
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -17,27 +17,23 @@ if TYPE_CHECKING:
 COLUMNS = 5
 PANEL = 2.7  # inches
 BONE = (0.93, 0.88, 0.80)
-FAR = 0.5  # how much of its colour the farthest point loses
+FAR = 0.5  # how much of its color the farthest point loses
 
 
 class Panel(NamedTuple):
-    """One cloud, as it is seen: to the right, up, towards the viewer."""
+    """One cloud in the coordinates of the camera: right, up, towards the viewer."""
 
     title: str
     points: np.ndarray  # (N, 3)
-    colours: np.ndarray  # (N, 3) rgb in [0, 1]
+    colors: np.ndarray  # (N, 3) rgb in [0, 1]
 
 
 def barycenter_figure(panels: Sequence[Panel], losses: np.ndarray, surface: Mesh | None = None) -> Figure:
-    """All clouds to one scale, the last of them the barycenter, and its surface, as it is seen."""
-    require_matplotlib()
-    from matplotlib.collections import PolyCollection
-    from matplotlib.figure import Figure
-
+    """All clouds to one scale, the barycenter last, then its surface, also in camera coordinates, and the losses."""
     count = len(panels) + (surface is not None) + 1
     columns = min(COLUMNS, count)
     rows = -(-count // columns)
-    figure = Figure(figsize=(PANEL * columns, PANEL * rows), facecolor="white", layout="constrained")
+    figure = new_figure(figsize=(PANEL * columns, PANEL * rows), layout="constrained")
     places = figure.subplots(rows, columns, squeeze=False).ravel()
     half = 0.54 * max(np.ptp(panel.points[:, :2], axis=0).max() for panel in panels)
     for axes, panel in zip(places, panels, strict=False):
@@ -46,7 +42,7 @@ def barycenter_figure(panels: Sequence[Panel], losses: np.ndarray, surface: Mesh
     if surface is not None:
         triangles, shaded = render(surface, np.tile(BONE, (len(surface.vertices), 1)), np.eye(3))
         axes = places[len(panels)]
-        axes.add_collection(PolyCollection(list(triangles), facecolors=shaded, edgecolors=shaded, linewidths=0.3))
+        add_triangles(axes, triangles, shaded)
         _frame(axes, surface.vertices, half, "its surface")
     _curve(places[count - 1], losses)
     for axes in places[count:]:
@@ -55,11 +51,11 @@ def barycenter_figure(panels: Sequence[Panel], losses: np.ndarray, surface: Mesh
 
 
 def _scatter(axes: Axes, panel: Panel) -> None:
-    """The nearest points last, the far ones paler."""
+    """Draw the nearest points last, and far points paler."""
     order = panel.points[:, 2].argsort()
-    points, colours = panel.points[order], panel.colours[order].clip(0, 1)
+    points, colors = panel.points[order], panel.colors[order].clip(0, 1)
     depth = (points[-1, 2] - points[:, 2]) / max(float(np.ptp(points[:, 2])), 1e-30)
-    shaded = colours + FAR * depth[:, None] * (1 - colours)
+    shaded = colors + FAR * depth[:, None] * (1 - colors)
     axes.scatter(points[:, 0], points[:, 1], c=shaded, s=np.clip(8000 / len(points), 2, 30), linewidths=0)
 
 

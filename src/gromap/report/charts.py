@@ -1,4 +1,4 @@
-"""Tables and small charts of the report, as HTML and SVG text; colours come from assets/style.css."""
+"""Tables and small charts of the report, as HTML and SVG text; colors come from assets/style.css."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gromap.report.landscape import relief
 
 WIDTH, HEIGHT = 340, 132  # of a chart
 LEFT, RIGHT, TOP, BOTTOM = 58, 10, 8, 22  # around its axes
-LEAST = 0.3  # decades of a log axis: with fewer, its labels would be alike, and noise would look like a slope
+LEAST = 0.3  # decades of a log axis: with fewer, its labels would be equal, and noise would look like a trend
 PLANE = (340, 280)  # of the plane of the minima
 SHADES = np.array([[16, 50, 92], [238, 244, 251]], dtype=np.float64)  # of the bottom and of the top of a landscape
 

@@ -1,6 +1,6 @@
-"""The report: one HTML file, without any network, that shows a match between two meshes or clouds.
+"""The report: one HTML file that shows a match between two meshes or clouds, and loads nothing from the network.
 
-The file holds both shapes, the colours of every mode as the plan carries them, and the factors of the plan, so that a click
+The file holds both shapes, the colors of every mode as the plan transports them, and the factors of the plan, so that a click
 gives the exact row π_ij = exp(q_i·k_j + u_i + v_j) of any point. assets/ has the template, the style and the viewer.
 """
 
@@ -17,21 +17,22 @@ from typing import Any
 
 import numpy as np
 
-from gromap.engine import LowRank
-from gromap.files import replacing
+from gromap._files import replacing
+from gromap._plan import Plan
+from gromap._solution import Solution
 from gromap.mesh import Mesh
-from gromap.plan import Plan
+from gromap.mesh.mesh import in_space
 from gromap.report import paint, pose
-from gromap.report.landscape import Land
 from gromap.report.panel import landscape_tab, match_tab
 from gromap.report.payload import block, probe_blocks
-from gromap.solution import Solution
+from gromap.search.landscape import Landscape
+from gromap.transport import LowRank
 
 SCRIPTS = ("data.js", "probe.js", "scene.js", "viewer.js")
-MINIMA = 24  # whose matching is carried, the lowest
-SAMPLE = 4000  # source points that carry the colours of a minimum
-TEXTURE = 2048  # pixels along a side; larger images are thinned out
-FLAT = 0.02  # of the largest extent: thinner data is looked at from the front
+MINIMA = 24  # the lowest minima, whose matches can be shown on the target
+SAMPLE = 4000  # source points that carry the colors of a minimum
+TEXTURE = 2048  # pixels along a side; larger images are subsampled
+FLAT = 0.02  # of the largest extent: thinner shapes are seen from the front
 
 
 def write_report(
@@ -43,7 +44,7 @@ def write_report(
     title: str = "",
     labels: Any = None,
     error: Any = None,
-    landscape: Land | None = None,
+    landscape: Landscape | None = None,
     settings: Mapping[str, object] | None = None,
     force: bool = False,
 ) -> Path:
@@ -68,7 +69,7 @@ def write_report(
     labels, error = _check_labels(labels, len(source.vertices)), _check_error(error, len(source.vertices))
     _check_landscape(landscape, plan)
 
-    points = pose.in_space(source.vertices), pose.in_space(target.vertices)
+    points = in_space(source.vertices), in_space(target.vertices)
     frame = pose.upright(points[0])
     fields = paint.fields_of(source, points[0], frame, labels, error)
     carried = paint.carry(plan.T, fields)
@@ -78,17 +79,18 @@ def write_report(
     modes = paint.modes_of(fields, carried, spreads, labels)
     frames = frame, pose.beside(points[1], carried["place"], plan.b.double().cpu().numpy(), frame)
 
-    blocks = _shape_blocks((source, target), points) | probe_blocks(plan)
+    probe = probe_blocks(plan)
+    blocks = _shape_blocks((source, target), points) | probe
     for key, mode in modes.items():
         blocks |= {f"source-{key}": mode.source, f"target-{key}": mode.target}
     if error is not None:
         blocks["error"] = error.astype(np.float32)
-    painted = _minima_colours(landscape, fields["colours"])
-    blocks |= {f"minimum-{k}": colours for k, colours in enumerate(painted)}
+    painted = _minima_colors(landscape, fields["colors"])
+    blocks |= {f"minimum-{k}": colors for k, colors in enumerate(painted)}
     facts = {
         "sides": _sides((source, target), points, frames),
         "modes": {key: {k: getattr(mode, k) for k in ("name", "note", "ramp", "swatches")} for key, mode in modes.items()},
-        "factors": isinstance(plan.score, LowRank),
+        "factors": "q" in probe,
         "yaw": 0 if _flat(points[0]) and _flat(points[1]) else 0.45,
         "ramp": paint.RAMP.tolist(),
     }
@@ -143,8 +145,8 @@ def _sides(meshes: tuple[Mesh, Mesh], points: tuple[np.ndarray, ...], frames: tu
     sides = []
     for k, (role, mesh) in enumerate(zip(("Source", "Target"), meshes, strict=True)):
         caption = " · ".join([role, *([mesh.name] if mesh.name else []), f"{len(points[k]):,} vertices"])
-        centre, frame = (boxes[k][0] + boxes[k][1]) / 2, frames[k]
-        sides.append({"caption": caption, "centre": centre.tolist(), "radius": units[k] / 2, "diagonal": sizes[k]})
+        center, frame = (boxes[k][0] + boxes[k][1]) / 2, frames[k]
+        sides.append({"caption": caption, "center": center.tolist(), "radius": units[k] / 2, "diagonal": sizes[k]})
         sides[k]["frame"] = frame.tolist()
     return sides
 
@@ -154,21 +156,22 @@ def _flat(points: np.ndarray) -> bool:
     return bool(extent.min() < FLAT * extent.max())
 
 
-def _minima_colours(land: Land | None, colours: np.ndarray) -> list[np.ndarray]:
-    """The colours that each of the lowest minima carries to the target, from a sample of the source."""
-    if land is None or land.spaces is None:
+def _minima_colors(land: Landscape | None, colors: np.ndarray) -> list[np.ndarray]:
+    """The colors that each of the lowest minima carries to the target, from a sample of the source."""
+    if land is None or land.pair is None:
         return []
-    some = np.random.default_rng(0).permutation(len(colours))[:SAMPLE]
+    some = np.random.default_rng(0).permutation(len(colors))[:SAMPLE]
     found = []
     for k in range(min(MINIMA, len(land))):
         plan = land.plan(k)
-        thin = Plan(LowRank(plan.score.q[some], plan.score.k), plan.u[some], plan.v, plan.a[some], plan.b, numpy=True)
-        found.append(paint.as_bytes(thin.T.conditional_mean(colours[some])))
+        factors = plan.score.tensors()
+        thin = Plan(LowRank(factors["q"][some], factors["k"]), plan.u[some], plan.v, plan.a[some], plan.b, numpy=True)
+        found.append(paint.as_bytes(thin.T.conditional_mean(colors[some])))
     return found
 
 
 def _free(path: Path, force: bool) -> Path:
-    """The path, if a page may be written there: said before the long work."""
+    """The path, if a page may be written there; checked before the long work."""
     if path.suffix.lower() not in (".html", ".htm"):
         raise ValueError(f"the report is a web page, so its name must end in .html, got {str(path)!r}.")
     if not path.parent.is_dir():
@@ -191,8 +194,8 @@ def _check_mesh(name: str, mesh: Mesh, count: int) -> None:
         raise ValueError(f"the {name} has vertices that are NaN or infinite: remove them and match again.")
     if faces.size and (faces.ndim != 2 or faces.shape[1] != 3 or faces.min() < 0 or faces.max() >= count):
         raise ValueError(f"the {name} needs faces of shape (F, 3) with indices in 0 .. {count - 1}, got {faces.shape}.")
-    if mesh.colours is not None and np.shape(mesh.colours) != (count, 3):
-        raise ValueError(f"the {name} needs rgb colours of shape ({count}, 3), got {np.shape(mesh.colours)}.")
+    if mesh.colors is not None and np.shape(mesh.colors) != (count, 3):
+        raise ValueError(f"the {name} needs rgb colors of shape ({count}, 3), got {np.shape(mesh.colors)}.")
     if mesh.uv is not None and np.shape(mesh.uv) != (len(faces), 3, 2):
         raise ValueError(f"the {name} needs uv of shape ({len(faces)}, 3, 2), one for each corner, got {np.shape(mesh.uv)}.")
 
@@ -217,8 +220,8 @@ def _check_error(error: Any, n: int) -> np.ndarray | None:
     return array
 
 
-def _check_landscape(land: Land | None, plan: Plan) -> None:
-    sizes = None if land is None or land.spaces is None else tuple(len(space) for space in land.spaces)
+def _check_landscape(land: Landscape | None, plan: Plan) -> None:
+    sizes = None if land is None or land.pair is None else land.pair.shape
     if sizes is not None and sizes != plan.shape:
         raise ValueError(
             f"the landscape is of {sizes[0]} x {sizes[1]} points and the plan of {plan.shape[0]} x {plan.shape[1]}."

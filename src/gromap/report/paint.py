@@ -1,4 +1,4 @@
-"""What the report paints: for each colour mode, rgb bytes of the source and, carried by the plan, of the target."""
+"""The colors of the report: for each color mode, rgb bytes of the source and, transported by the plan, of the target."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ from typing import Any
 
 import numpy as np
 
+from gromap._plan import Plan
 from gromap.mesh import Mesh
-from gromap.plan import Plan
-from gromap.report.figures import TINY, colour_field, hues
+from gromap.report.figures import TINY, color_field, hues
 
-#: colours of a quantity from 0 to 1, at equal steps: none at all is a neutral grey
+#: colors of a quantity from 0 to 1, at equal steps: none at all is a neutral gray
 RAMP = np.array([[214, 216, 222], [250, 214, 120], [243, 132, 62], [201, 44, 84], [88, 16, 104]], dtype=np.float64)
-LABELS = 64  # colours that an eye may still tell apart
+LABELS = 64  # colors that can still be told apart
 SQUARES = 16  # of the checkerboard, along each side of the texture
 
 
 @dataclass(frozen=True, eq=False)
 class Mode:
-    """One way to colour both shapes."""
+    """One way to color both shapes."""
 
     name: str  #: on the button
     note: str  #: what is seen
     source: np.ndarray  #: (N, 3) uint8
     target: np.ndarray  #: (M, 3) uint8
     ramp: tuple[str, str] | None = None  #: what both ends of the ramp mean
-    swatches: tuple[tuple[str, str], ...] = ()  #: names and css colours
+    swatches: tuple[tuple[str, str], ...] = ()  #: names and css colors
 
 
 def carry(plan: Plan, fields: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -43,11 +43,11 @@ def carry(plan: Plan, fields: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
 def fields_of(
     source: Mesh, points: np.ndarray, frame: np.ndarray, labels: np.ndarray | None, error: np.ndarray | None
 ) -> dict[str, np.ndarray]:
-    """What the plan is to carry from the source to the target; the points are those of the source, in space."""
+    """The fields that the plan carries from the source to the target; points: those of the source, in space."""
     seen = points @ frame.T.astype(np.float64)
     unit = in_units(points)
     fields = {
-        "colours": _colours(source, seen),
+        "colors": _colors(source, seen),
         "coordinates": (seen - seen.min(0)) / np.ptp(seen, axis=0).clip(TINY),
         "place": unit,
         "norm": (unit**2).sum(1, keepdims=True),
@@ -66,13 +66,13 @@ def modes_of(
 ) -> dict[str, Mode]:
     """All that can be shown of these fields, the best first."""
 
-    def both(name: str, colour: Callable[[np.ndarray], np.ndarray] = as_bytes) -> tuple[np.ndarray, np.ndarray]:
-        return colour(fields[name]), colour(carried[name])
+    def both(name: str, color: Callable[[np.ndarray], np.ndarray] = as_bytes) -> tuple[np.ndarray, np.ndarray]:
+        return color(fields[name]), color(carried[name])
 
     modes = {}
     if "texture" in fields:
         modes["texture"] = Mode("Texture", "The texture of the source, carried to the target.", *both("texture"))
-    modes["colours"] = Mode("Colours", "Colours of the source, carried to the target by the plan.", *both("colours"))
+    modes["colors"] = Mode("Colors", "Colors of the source, carried to the target by the plan.", *both("colors"))
     note = "Coordinates of the source as red (across), green (up) and blue (depth), carried to the target."
     modes["coordinates"] = Mode("Coordinates", note, *both("coordinates"))
     if "labels" in fields:
@@ -109,13 +109,13 @@ def spread(carried: dict[str, np.ndarray], points: np.ndarray) -> np.ndarray:
 
 
 def in_units(points: np.ndarray) -> np.ndarray:
-    """Centred, the farthest at 1: second moments of these are safe in float32."""
-    centred = points - points.mean(0, dtype=np.float64)
-    return centred / max(float(np.linalg.norm(centred, axis=1).max()), TINY)
+    """Centered, the farthest at 1: second moments of these are safe in float32."""
+    centered = points - points.mean(0, dtype=np.float64)
+    return centered / max(float(np.linalg.norm(centered, axis=1).max()), TINY)
 
 
 def ramp(values: np.ndarray) -> np.ndarray:
-    """Colours of quantities between 0 and 1.  (N, 3) uint8
+    """Colors of quantities between 0 and 1.  (N, 3) uint8
 
     >>> ramp(np.array([0.0, 0.25, 7.0])).tolist()
     [[214, 216, 222], [250, 214, 120], [88, 16, 104]]
@@ -138,7 +138,7 @@ def texture_of(mesh: Mesh) -> np.ndarray:
 
 
 def at_vertices(mesh: Mesh, texture: np.ndarray) -> np.ndarray:
-    """The texture where the corners of each vertex lie, on average; grey where it has none.  (N, 3) in [0, 1]"""
+    """The texture where the corners of each vertex lie, on average; gray where it has none.  (N, 3) in [0, 1]"""
     assert mesh.uv is not None
     height, width = texture.shape[:2]
     u, v = np.mod(mesh.uv.reshape(-1, 2), 1).T
@@ -149,9 +149,9 @@ def at_vertices(mesh: Mesh, texture: np.ndarray) -> np.ndarray:
     return np.where(count[:, None] > 0, mean, 0.5)
 
 
-def _colours(source: Mesh, seen: np.ndarray) -> np.ndarray:
-    if source.colours is not None:
-        return np.asarray(source.colours, dtype=np.float64)
+def _colors(source: Mesh, seen: np.ndarray) -> np.ndarray:
+    if source.colors is not None:
+        return np.asarray(source.colors, dtype=np.float64)
     if source.uv is not None and source.texture is not None:
         return at_vertices(source, source.texture)
-    return colour_field(seen)
+    return color_field(seen)

@@ -7,17 +7,36 @@ from html import escape
 
 import numpy as np
 
+from gromap._solution import Solution, Stats
 from gromap.report import charts
-from gromap.report.landscape import Land
-from gromap.solution import Solution
+from gromap.search.landscape import Landscape
 
 GRID = 30  # values along each side of the plane of the minima
 
 
 def match_tab(solution: Solution, settings: Mapping[str, object] | None) -> str:
-    """What the solver says: the values, how they were reached, and the settings."""
-    info, history = solution.info, solution.history
+    """What the solver reports: the values, how they were reached, and the settings."""
+    stats, history = solution.stats, solution.history
+    mood = "good" if solution.converged else "bad"
+    parts = [f'<p class="status {mood}">{escape(solution.status.value)}</p>', charts.table(_rows(solution, stats))]
+    if len(history["energy"]) > 1:
+        parts.append(charts.chart("Energy at each outer step", {"energy": history["energy"]}))
+        parts.append(charts.chart("Misplaced mass at each outer step", {"mass": history["marginal_error"]}, log=True))
+    if stats.minima is not None and len(stats.minima) > 1:
+        parts.append(charts.chart("Energy of the minima that the search found", {"energy": stats.minima}))
+    if stats.seconds:
+        parts.append(charts.bars("Time of each phase", stats.seconds, "s"))
+    if stats.spectrum is not None:
+        spectra = {name: np.array(side) for name, side in zip(("source", "target"), stats.spectrum, strict=True)}
+        parts.append(charts.chart("Spectrum of the embeddings", spectra, log=True))
+    if settings:
+        parts.append("<h2>Settings</h2>" + charts.table((str(name), value) for name, value in settings.items()))
+    return "\n".join(parts)
+
+
+def _rows(solution: Solution, stats: Stats) -> list[tuple[str, str]]:
     n, m = solution.plan.shape
+    history = solution.history
     rows = [
         ("GW with entropy", f"{solution.value:.6g}"),
         ("GW", f"{solution.value_gw:.6g}"),
@@ -26,38 +45,23 @@ def match_tab(solution: Solution, settings: Mapping[str, object] | None) -> str:
         ("Marginal error", f"{solution.plan.marginal_error:.2e}"),
         ("Steps", f"{len(history['energy'])} outer, {int(np.sum(history['inner_steps']))} Sinkhorn"),
     ]
-    if "method" in info:
-        rows.append(
-            ("Method", ", ".join(str(info[key]).removeprefix("torch.") for key in ("method", "dtype", "device") if key in info))
-        )
-    if "explained" in info:
-        rows.append(("Variance embedded", " and ".join(f"{100 * share:.1f} %" for share in info["explained"])))
-    if "runner_up" in info:
-        rows.append(("Search", f"{info['minima']} minima, the next {100 * info['runner_up']:.2g} % higher"))
-    mood = "good" if solution.converged else "bad"
-    parts = [f'<p class="status {mood}">{escape(solution.status.value)}</p>', charts.table(rows)]
-    if len(history["energy"]) > 1:
-        parts.append(charts.chart("Energy at each outer step", {"energy": history["energy"]}))
-        parts.append(charts.chart("Misplaced mass at each outer step", {"mass": history["marginal_error"]}, log=True))
-    if len(history.get("minima", ())) > 1:
-        parts.append(charts.chart("Energy of the minima that the search found", {"energy": history["minima"]}))
-    if "seconds" in info:
-        parts.append(charts.bars("Time of each phase", info["seconds"], "s"))
-    if "spectrum" in info:
-        names = ("source", "target")
-        parts.append(charts.chart("Spectrum of the embeddings", dict(zip(names, info["spectrum"], strict=False)), log=True))
-    if settings:
-        parts.append("<h2>Settings</h2>" + charts.table((str(name), value) for name, value in settings.items()))
-    return "\n".join(parts)
+    known = [word for word in (stats.method, stats.dtype, stats.device) if word != "?"]
+    if known:
+        rows.append(("Method", ", ".join(known)))
+    if stats.explained is not None:
+        rows.append(("Variance embedded", " and ".join(f"{100 * share:.1f} %" for share in stats.explained)))
+    if stats.minima is not None and stats.runner_up is not None:
+        rows.append(("Search", f"{len(stats.minima)} minima, the next {100 * stats.runner_up:.2g} % higher"))
+    return rows
 
 
-def landscape_tab(land: Land | None, painted: int) -> str:
+def landscape_tab(land: Landscape | None, painted: int) -> str:
     """The plane of the minima, and their list; the first `painted` ones can be shown on the target."""
     if land is None:
         return ""
-    parts = [f"<p>{len(land)} minima. Choose one to see the colours that its match carries to the target.</p>"]
+    parts = [f"<p>{len(land)} minima. Choose one to see the colors that its match carries to the target.</p>"]
     if not painted:
-        parts = [f"<p>{len(land)} minima. The landscape was read from a file, which holds no points to colour.</p>"]
+        parts = [f"<p>{len(land)} minima. The landscape was read from a file, which holds no points to color.</p>"]
     if len(land) > 1:
         plane = land.plane(GRID)
         parts.append(

@@ -1,6 +1,6 @@
-"""Arrays inside a page: deflated bytes in base64, one <script> element each, that assets/data.js reads back.
+"""Arrays inside a page: deflated bytes in base64, one <script> element each, read back by assets/data.js.
 
-The bytes of an array lie in planes, all first bytes, then all second bytes: neighbours are then alike and deflate better.
+The bytes of an array are stored in planes, all first bytes, then all second bytes, and so on: they deflate better this way.
 """
 
 from __future__ import annotations
@@ -11,8 +11,7 @@ import zlib
 import numpy as np
 from torch import Tensor
 
-from gromap.engine import LowRank
-from gromap.plan import Plan
+from gromap._plan import Plan
 
 KEPT = 64  # entries of each row and column of a plan that has no factors
 
@@ -30,12 +29,13 @@ def block(name: str, array: np.ndarray) -> str:
 
 
 def probe_blocks(plan: Plan) -> dict[str, np.ndarray]:
-    """What it takes to give any row or column of the plan: q, k, u, v of π_ij = exp(q_i·k_j + u_i + v_j), in nats.
+    """The arrays from which the page computes any row or column: q, k, u, v of π_ij = exp(q_i·k_j + u_i + v_j), in nats.
 
-    A plan without factors gives the largest entries of each row and column, as shares of it, and where they are.
+    A plan without factors gives the largest entries of each row and column, as shares of its mass, and their indices.
     """
-    if isinstance(plan.score, LowRank):
-        return {"q": _float(plan.score.q), "k": _float(plan.score.k), "u": _float(plan.u), "v": _float(plan.v)}
+    factors = plan.score.tensors()
+    if "q" in factors:
+        return {name: _float(z) for name, z in (*factors.items(), ("u", plan.u), ("v", plan.v))}
     blocks = {}
     for name, side, mass in zip(("row", "column"), (plan, plan.T), plan.marginals, strict=True):
         entries = side.sparse(min(KEPT, side.shape[1]))

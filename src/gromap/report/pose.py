@@ -1,29 +1,16 @@
-"""How the report holds up its shapes: a frame for the source, and a turn that lets the target stand beside it.
+"""How the report poses its shapes: a frame for the source, and a rotation that aligns the target with it.
 
 Files do not say which way is up. The source is seen along its thinnest axis, with y up (z if y is the thinnest); the target is
-turned to the source by the rotation R that the plan itself suggests, max_R Σ_ij π_ij <x_i, R y_j>, unless both already agree.
+turned towards the source by the rotation R that the plan suggests, max_R Σ_ij π_ij <x_i, R y_j>, unless both already agree.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-AGREE = np.radians(45)  # shapes whose frames differ by less, as poses do, are shown as they are
+AGREE = np.radians(45)  # shapes whose frames differ by less, as two poses may, are shown as they are
 ROUND = 0.05  # of the largest correlation: below it, a second axis of the match is too weak to turn by
 WEAK = 0.5  # correlation of the points with their images, below which a match is no guide
-
-
-def in_space(vertices: np.ndarray) -> np.ndarray:
-    """Points of any dimension as points in space: zeros are added, or the three widest axes kept.  (N, 3), float32
-
-    >>> in_space(np.array([[1.0, 2.0], [3.0, 4.0]])).tolist()
-    [[1.0, 2.0, 0.0], [3.0, 4.0, 0.0]]
-    """
-    points = np.asarray(vertices, dtype=np.float64)
-    if points.shape[1] > 3:
-        centred = points - points.mean(0)
-        points = centred @ np.linalg.eigh(centred.T @ centred)[1][:, :-4:-1]
-    return np.pad(points, ((0, 0), (0, 3 - points.shape[1]))).astype(np.float32)
 
 
 def upright(points: np.ndarray) -> np.ndarray:
@@ -35,9 +22,9 @@ def upright(points: np.ndarray) -> np.ndarray:
 
 def beside(points: np.ndarray, images: np.ndarray, weights: np.ndarray, frame: np.ndarray) -> np.ndarray:
     """The frame of the target, whose `points` come from `images` in the source; a mirrored match is no turn.  (3, 3)"""
-    centred = [z - weights @ z / weights.sum() for z in (images.astype(np.float64), points.astype(np.float64))]
-    left, size, right = np.linalg.svd(centred[0].T * weights @ centred[1])
-    most = np.prod([np.sqrt(weights @ (z**2).sum(1)) for z in centred])
+    centered = [z - weights @ z / weights.sum() for z in (images.astype(np.float64), points.astype(np.float64))]
+    left, size, right = np.linalg.svd(centered[0].T * weights @ centered[1])
+    most = np.prod([np.sqrt(weights @ (z**2).sum(1)) for z in centered])
     turn = left @ right
     if np.linalg.det(turn) < 0:  # left and right are swapped: undo it
         turn -= 2 * np.outer(frame[0], frame[0] @ turn)

@@ -1,16 +1,16 @@
-"""One file per algorithm, of the paper and of those before it (App. A); one outer loop for most (loop.py)."""
+"""One file per algorithm, of the paper and of those before it (baselines/, App. A); one outer loop for most (loop.py)."""
 
+from gromap.solvers.baselines.conditional_gradient import ConditionalGradientGW
+from gromap.solvers.baselines.dual import DualGW
+from gromap.solvers.baselines.entropic import EntropicGW
+from gromap.solvers.baselines.lowrank import LowRankGW
+from gromap.solvers.baselines.lowrank_cost import LowRankCostGW
+from gromap.solvers.baselines.proximal import ProximalGW
+from gromap.solvers.baselines.sampled import SampledGW
 from gromap.solvers.cnt import CntGW
-from gromap.solvers.conditional_gradient import ConditionalGradientGW
-from gromap.solvers.dual import DualGW
-from gromap.solvers.entropic import EntropicGW
 from gromap.solvers.kernel import KernelGW
-from gromap.solvers.loop import Loop, Step
-from gromap.solvers.lowrank import LowRankGW
-from gromap.solvers.lowrank_cost import LowRankCostGW
 from gromap.solvers.multiscale import Multiscale
-from gromap.solvers.proximal import ProximalGW
-from gromap.solvers.sampled import SampledGW
+from gromap.solvers.protocol import Loop, Problem, Solver
 
 __all__ = [
     "METHODS",
@@ -23,24 +23,12 @@ __all__ = [
     "LowRankCostGW",
     "LowRankGW",
     "Multiscale",
+    "Problem",
     "ProximalGW",
     "SampledGW",
     "Solver",
-    "Step",
 ]
 
-Solver = (
-    CntGW
-    | KernelGW
-    | Multiscale
-    | EntropicGW
-    | LowRankCostGW
-    | LowRankGW
-    | SampledGW
-    | DualGW
-    | ProximalGW
-    | ConditionalGradientGW
-)
 METHODS: dict[str, Solver] = {
     solver.name: solver
     for solver in (

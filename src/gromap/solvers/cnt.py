@@ -1,4 +1,4 @@
-"""CntGW (Alg. dual_kernelpca): alternate minimisation over a D x E linear map, in linear memory.
+"""CntGW (Alg. dual_kernelpca): alternate minimization over a D x E linear map, in linear memory.
 
 Time O(N M (D + 1)) per Sinkhorn step, memory O(N D + M E). For any CNT cost, through its embedding.
 """
@@ -6,31 +6,33 @@ Time O(N M (D + 1)) per Sinkhorn step, memory O(N D + M E). For any CNT cost, th
 from __future__ import annotations
 
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import torch
 from torch import Tensor
 
-from gromap.engine import Grid, LowRank, apply, split_cells, whole
-from gromap.measure import coarsen
-from gromap.objective import constant, lifted_score, quartic
-from gromap.plan import Plan
-from gromap.solvers.loop import Bilinear, Loop, alternate
-from gromap.space import Space
+from gromap._pair import Pair
+from gromap._plan import Plan
+from gromap._space import Space
+from gromap.geometry.measure import coarsen
+from gromap.solvers.loop import AlternatingSolver
+from gromap.solvers.objective import constant, lifted_score, quartic
+from gromap.solvers.protocol import Bilinear, Loop
+from gromap.transport import Grid, LowRank, Score, split_cells
 
-FIXED = {"cpu": 300 << 20, "cuda": 1 << 30}  # bytes of tiles, and of the exact embedding of few points
-TRUNCATES = {"cpu": 8_000**2, "cuda": 40_000**2}  # pairs of points from which it pays to leave out tiles
+FIXED_BYTES = {"cpu": 300 << 20, "cuda": 1 << 30}  # of tiles, and of the exact embedding of few points
+TRUNCATED_PAIRS = {"cpu": 8_000**2, "cuda": 40_000**2}  # pairs of points from which it pays to leave out tiles
 
 
 @dataclass(frozen=True)
-class CntGW:
+class CntGW(AlternatingSolver):
     """CNT-GW on the embeddings of both spaces, with the options of its loop.
 
     truncation: on large clouds, leave out the parts of the plan that hold less than this share of the mass of any point
-    (info["neglected_mass"] bounds what was left out in all); None = leave out nothing.
+    (`Solution.stats.neglected_mass` bounds what was left out in all); None = leave out nothing.
     exact_norms: take |X_i|² and E c² from the costs, by sweeps over all pairs, so that only Γ is cut to the kept axes: the
-    value is then an upper bound of the exact one, and its gradients are fit for use (gromap.losses). False: as in the paper.
+    value is then an upper bound of the exact one, and its gradients are fit for use (GromovLoss). False: as in the paper.
 
     >>> import numpy as np, gromap
     >>> X = np.random.default_rng(0).normal(size=(50, 3))
@@ -43,75 +45,82 @@ class CntGW:
     exact_norms: bool = False
 
     name = "cnt"
-    descend = staticmethod(alternate)
+    memory_advice = "take fewer points or a smaller dim."
 
     def __post_init__(self) -> None:
         if self.truncation is not None and not 0 < self.truncation < 1:
             raise ValueError(f"CntGW's truncation is a share of mass in (0, 1), or None, got {self.truncation}.")
 
-    frugal = "take fewer points or a smaller dim."
+    def check(self, pair: Pair) -> None:
+        pair.warn_if_not_cnt()
 
-    def memory(self, x: Space, y: Space) -> int:
+    def memory(self, pair: Pair) -> int:
         """Bytes that a solve takes at most, about: linear in the points."""
-        axes = max(20 if isinstance(s.dim, float) else s.dim for s in (x, y))
-        size = torch.empty(0, dtype=x.dtype).element_size()
-        each = 24 * (axes + 8) + 2 * size * axes + 256 * -(-3 * (axes + 1) // 64)  # embedding, features, lifted features
-        return (len(x) + len(y)) * each + FIXED[x.device.type]
+        return linear_memory(pair)
 
-    def problem(self, x: Space, y: Space, scale: tuple[float, float], eps: float, seed: int = 0) -> CntProblem:
-        features = scaled_features(x, scale[0]), scaled_features(y, scale[1])
-        exact = (Exact(x, scale[0]), Exact(y, scale[1])) if self.exact_norms else None
-        return CntProblem(*features, x.measure.weights, y.measure.weights, eps, self.truncation, exact)
+    def problem(self, pair: Pair) -> CntProblem:
+        exact = (ExactSide(pair.x, pair.units[0]), ExactSide(pair.y, pair.units[1])) if self.exact_norms else None
+        return CntProblem(*pair.features, *pair.weights, pair.eps, self.truncation, exact, pair.energy_unit, pair)
+
+    def for_gradients(self) -> CntGW:
+        return replace(self, exact_norms=True)
+
+
+def linear_memory(pair: Pair) -> int:
+    """Bytes of embeddings, features and lifted features, about."""
+    axes = max(20 if isinstance(s.dim, float) else s.dim for s in (pair.x, pair.y))
+    each = 24 * (axes + 8) + 2 * pair.itemsize * axes + 256 * -(-3 * (axes + 1) // 64)
+    return sum(pair.shape) * each + FIXED_BYTES[pair.device.type]
 
 
 @dataclass(frozen=True)
-class Exact:
+class ExactSide:
     """A side whose norms come from its costs."""
 
     space: Space
-    scale: float
+    unit: float
 
     def norms(self) -> Tensor:
-        return (self.space.moments.norms / self.scale).to(self.space.dtype)
+        return (self.space.moments.norms / self.unit).to(self.space.dtype)
 
     def quartic(self) -> float:
         """E c²"""
-        return float(self.space.measure.weights.double() @ self.space.moments.squares) / self.scale**2
+        return float(self.space.measure.weights.double() @ self.space.moments.squares) / self.unit**2
 
-    def anew(self, weights: Tensor) -> Exact:
+    def with_weights(self, weights: Tensor) -> ExactSide:
         """The same points with other weights."""
-        return Exact(Space(self.space.measure.points, weights, self.space.cost), self.scale)
+        return ExactSide(Space(self.space.measure.points, weights, cost=self.space.cost), self.unit)
 
 
-def scaled_features(space: Space, scale: float) -> Tensor:
-    """Features of the cost divided by its unit."""
-    return (space.embedding.features / scale**0.5).to(space.dtype)
+def embedded_problem(pair: Pair) -> CntProblem:
+    """The pair as a problem for a D x E matrix, whatever solver it is for."""
+    return CntProblem(*pair.features, *pair.weights, pair.eps, unit=pair.energy_unit, pair=pair)
 
 
-def map_of_plan(plan: Plan, x: Space, y: Space, scale: tuple[float, float]) -> Tensor:
+def map_of_plan(plan: Plan, pair: Pair) -> Tensor:
     """Γ = Σ π_ij X_i Y_jᵀ in the embeddings of both spaces.  (D, E)"""
-    left, right = scaled_features(x, scale[0]), scaled_features(y, scale[1])
-    return left.double().mT @ apply(whole(plan.score), plan.u, plan.v, right).double()
+    left, right = pair.features
+    return left.double().mT @ plan.score.full.apply(plan.u, plan.v, right).double()
 
 
 class CntProblem(Bilinear):
     """Γ is a (D, E) matrix in float64, or a batch of them."""
 
-    primal = False
-    carried = False  # the norms of a coarse problem are means of exact ones, not those of its cell means
-
     def __init__(
         self,
-        x: Tensor,
-        y: Tensor,
+        x: Tensor,  # (N, D) centered features
+        y: Tensor,  # (M, E)
         a: Tensor,
         b: Tensor,
         eps: float,
         truncation: float | None = None,
-        exact: tuple[Exact, Exact] | None = None,
+        exact: tuple[ExactSide, ExactSide] | None = None,
+        unit: float = 1.0,
+        pair: Pair | None = None,
     ):
-        self.x, self.y, self.a, self.b, self.eps, self.truncation, self.exact = x, y, a, b, eps, truncation, exact
-        self.log_a, self.log_b = a.log(), b.log()
+        super().__init__(a, b, eps, unit, pair)
+        self.x, self.y, self.truncation, self.exact = x, y, truncation, exact
+        self.mean_norms = False  # whether norms are cell means of exact ones, not those of the cell means
         if exact is None:
             self.x_norms, self.y_norms = x.square().sum(-1), y.square().sum(-1)
             self.constant = constant(x, a, y, b)
@@ -119,6 +128,10 @@ class CntProblem(Bilinear):
             self.x_norms, self.y_norms = (side.norms() for side in exact)
             spread = [float(w.double() @ z.double()) for w, z in ((a, self.x_norms), (b, self.y_norms))]
             self.constant = exact[0].quartic() + exact[1].quartic() - 4 * spread[0] * spread[1]
+
+    @property
+    def embedded(self) -> CntProblem:
+        return self
 
     @cached_property
     def values(self) -> Tensor:
@@ -133,12 +146,13 @@ class CntProblem(Bilinear):
     def coarser(self, n: int, m: int) -> CntProblem:
         """The same problem between at most n and m cell means."""
         sides = (self.x, self.a, self.x_norms, n), (self.y, self.b, self.y_norms, m)
-        if self.exact is None and not self.carried:
+        if self.exact is None and not self.mean_norms:
             (x, a), (y, b) = (coarsen(z, w, k) for z, w, _, k in sides)
-            return CntProblem(x, y, a, b, self.eps, self.truncation)
+            return CntProblem(x, y, a, b, self.eps, self.truncation, None, self.unit, self.pair)
         (x, a), (y, b) = (coarsen(torch.cat([z, s[:, None]], 1), w, k) for z, w, s, k in sides)
-        coarse = CntProblem(x[:, :-1].contiguous(), y[:, :-1].contiguous(), a, b, self.eps, self.truncation)
-        coarse.x_norms, coarse.y_norms, coarse.constant, coarse.carried = x[:, -1], y[:, -1], self.constant, True
+        features = x[:, :-1].contiguous(), y[:, :-1].contiguous()
+        coarse = CntProblem(*features, a, b, self.eps, self.truncation, None, self.unit, self.pair)
+        coarse.x_norms, coarse.y_norms, coarse.constant, coarse.mean_norms = x[:, -1], y[:, -1], self.constant, True
         return coarse
 
     def at(self, eps: float) -> CntProblem:
@@ -150,7 +164,7 @@ class CntProblem(Bilinear):
     @cached_property
     def grid(self) -> Grid | None:
         """The spatial order of both clouds, where leaving out tiles pays."""
-        if self.truncation is None or len(self.a) * len(self.b) < TRUNCATES[self.x.device.type]:
+        if self.truncation is None or len(self.a) * len(self.b) < TRUNCATED_PAIRS[self.x.device.type]:
             return None
         # Γ is close to diag(θ) in the principal axes, so that lifted features are close to √θ X
         rows, cols = (split_cells(z * z.std(0)) for z in (self.x, self.y))
@@ -162,8 +176,8 @@ class CntProblem(Bilinear):
     def score(self, gamma: Tensor) -> LowRank:
         return lifted_score(gamma, self.x, self.y, self.eps, self.grid, (self.x_norms, self.y_norms))
 
-    def correlate(self, gamma: Tensor, score: LowRank, u: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        moved = apply(score, u, v, self.values)  # π [Y, |Y|², 1]
+    def correlate(self, gamma: Tensor, score: Score, u: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        moved = score.apply(u, v, self.values)  # π [Y, |Y|², 1]
         return self.x.double().mT @ moved[..., :-2].double(), moved[..., -1]
 
     def norm2(self, gamma: Tensor) -> Tensor:
@@ -175,22 +189,30 @@ class CntProblem(Bilinear):
     def matrix(self, gamma: Tensor, plan: Plan) -> Tensor:
         return gamma
 
+    def gradient_terms(self, plan: Plan, side: int) -> tuple[LowRank, Tensor]:
+        """-W = -(p aᵀ + a pᵀ - 2 Z Zᵀ), of rank E + 2, with p = π |Y|² and Z = π Y."""
+        other, norms = (self.y, self.y_norms) if side == 0 else (self.x, self.x_norms)
+        plan = plan if side == 0 else plan.T
+        moved = plan.score.apply(plan.u, plan.v, torch.cat([norms[:, None], other], 1))
+        p, z, a = moved[:, :1], moved[:, 1:], plan.a[:, None]
+        return LowRank(torch.cat([-p, -a, 2 * z], 1), torch.cat([a, p, z], 1)), p[:, 0]
+
     def evaluate(self, gamma: Tensor, plan: Plan) -> tuple[float, float]:
-        """L(π) and <s, π> for a plan with exact rows; its columns c may be off, so Y is centred anew for c."""
+        """L(π) and <s, π> for a plan with exact rows; its columns c may be off, so Y is centered anew for c."""
         c = plan.sums[1].double()
         x_norms, y, norms = self.x_norms.double(), self.y.double(), self.y_norms.double()
-        moved = apply(plan.score, plan.u, plan.v, self.values).double()
+        moved = plan.score.apply(plan.u, plan.v, self.values).double()
         to, cross, rows = moved[:, :-2], moved[:, -2], moved[:, -1]
         new = self.x.double().mT @ to
         inner = float(16 * (gamma * new).sum() + 4 * (x_norms @ cross)) / self.eps
         if self.exact is not None:
-            left, right = self.exact[0], self.exact[1].anew(c)
-            anew = right.norms().double()
-            centred = apply(plan.score, plan.u, plan.v, anew[:, None].to(plan.v))[:, 0].double()
-            loss = left.quartic() + right.quartic() - 4 * float(rows @ x_norms) * float(c @ anew)
-            return loss - 8 * float(self.norm2(new)) - 4 * float(x_norms @ centred), inner
+            left, right = self.exact[0], self.exact[1].with_weights(c)
+            centered_norms = right.norms().double()
+            centered = plan.score.apply(plan.u, plan.v, centered_norms[:, None].to(plan.v))[:, 0].double()
+            loss = left.quartic() + right.quartic() - 4 * float(rows @ x_norms) * float(c @ centered_norms)
+            return loss - 8 * float(self.norm2(new)) - 4 * float(x_norms @ centered), inner
         mean = c @ y / c.sum()
-        centred = cross - 2 * to @ mean + rows * mean.square().sum()  # Σ_j π_ij |Y_j - mean|²
+        centered = cross - 2 * to @ mean + rows * mean.square().sum()  # Σ_j π_ij |Y_j - mean|²
         spread = float(c @ norms - c.sum() * mean.square().sum())
         loss = quartic(self.x, rows) + quartic(self.y, c) - 4 * float(rows @ x_norms) * spread
-        return loss - 8 * float(self.norm2(new)) - 4 * float(x_norms @ centred), inner
+        return loss - 8 * float(self.norm2(new)) - 4 * float(x_norms @ centered), inner

@@ -7,16 +7,19 @@ Time O(N M (N + M)) per outer step, memory O((N + M)²): a reference for a few t
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from gromap.embedding import kernel_matrix
-from gromap.plan import Plan
-from gromap.solvers.cnt import map_of_plan, scaled_features
-from gromap.solvers.loop import Bilinear, Loop, alternate
-from gromap.space import Space
+from gromap._pair import Pair
+from gromap._plan import Plan
+from gromap.geometry.embedding import kernel_matrix
+from gromap.solvers.cnt import CntProblem, embedded_problem, map_of_plan
+from gromap.solvers.loop import AlternatingSolver
+from gromap.solvers.protocol import Bilinear, Loop
+from gromap.transport import Dense, Score
 
 
 class Operator(NamedTuple):
@@ -28,45 +31,50 @@ class Operator(NamedTuple):
 
 
 @dataclass(frozen=True)
-class KernelGW:
+class KernelGW(AlternatingSolver):
     """Kernel-GW on the exact costs, with the options of its loop."""
 
     loop: Loop = Loop()
 
     name = "kernel"
-    descend = staticmethod(alternate)
-    frugal = "use method='cnt', which is linear in memory."
+    memory_advice = "use method='cnt', which is linear in memory."
 
-    def memory(self, x: Space, y: Space) -> int:
+    def memory(self, pair: Pair) -> int:
         """Bytes that a solve takes at most, about: quadratic in the points."""
-        return dense_memory(x, y, plans=7)
+        return dense_memory(pair, plans=7)
 
-    def problem(self, x: Space, y: Space, scale: tuple[float, float], eps: float, seed: int = 0) -> KernelProblem:
-        return KernelProblem(x, y, scale, eps)
+    def problem(self, pair: Pair) -> KernelProblem:
+        return KernelProblem(pair)
+
+    def for_gradients(self) -> KernelGW:
+        return self
 
 
-def dense_memory(x: Space, y: Space, plans: int) -> int:
+def dense_memory(pair: Pair, plans: int) -> int:
     """Bytes of the cost and kernel matrices, and of so many (N, M) arrays."""
-    n, m = len(x), len(y)
-    return torch.empty(0, dtype=x.dtype).element_size() * (2 * n * n + 2 * m * m + plans * n * m)
+    n, m = pair.shape
+    return pair.itemsize * (2 * n * n + 2 * m * m + plans * n * m)
 
 
 class KernelProblem(Bilinear):
-    """centred: K = -½ H C Hᵀ, for Kernel-GW; else K = -½ C, which makes this Entropic-GW (entropic.py)."""
+    """centered: K = -½ H C Hᵀ, for Kernel-GW; else K = -½ C, which makes this Entropic-GW (entropic.py)."""
 
-    def __init__(self, x: Space, y: Space, scale: tuple[float, float], eps: float, centred: bool = True):
-        self.x, self.y, self.scale, self.eps = x, y, scale, eps
-        self.primal = not centred
-        self.a, self.b = x.measure.weights, y.measure.weights
-        self.log_a, self.log_b = self.a.log(), self.b.log()
-        self.cx, self.cy = (
-            s.cost(s.measure.points, s.measure.points).to(s.dtype) / t for s, t in ((x, scale[0]), (y, scale[1]))
-        )
+    pair: Pair
+
+    def __init__(self, pair: Pair, centered: bool = True):
+        super().__init__(*pair.weights, pair.eps, pair.energy_unit, pair)
+        self.primal = not centered
+        sides = zip((pair.x, pair.y), pair.units, strict=True)
+        self.cx, self.cy = (s.cost(s.measure.points, s.measure.points).to(s.dtype) / unit for s, unit in sides)
         pairs = (self.cx, self.a), (self.cy, self.b)
-        self.kx, self.ky = (kernel_matrix(c, w) if centred else -0.5 * c for c, w in pairs)
+        self.kx, self.ky = (kernel_matrix(c, w) if centered else -0.5 * c for c, w in pairs)
         self.dx, self.dy = self.kx.diagonal(), self.ky.diagonal()
         spread = [float(w.double() @ d.double()) for w, d in ((self.a, self.dx), (self.b, self.dy))]
         self.constant = _squares(self.cx, self.a) + _squares(self.cy, self.b) - 4 * spread[0] * spread[1]
+
+    @cached_property
+    def embedded(self) -> CntProblem:
+        return embedded_problem(self.pair)
 
     def start(self, gamma: Tensor, plan: Plan | None = None) -> Operator:
         if plan is not None and plan.shape == (len(self.a), len(self.b)):
@@ -75,18 +83,18 @@ class KernelProblem(Bilinear):
             return self.operator(self.a[:, None] * self.b)
         if not bool(gamma.any()):
             return Operator(self.a.new_zeros(len(self.a), len(self.b)), self.a.new_zeros(()).double(), None)
-        left, right = (scaled_features(s, t) for s, t in ((self.x, self.scale[0]), (self.y, self.scale[1])))
+        left, right = self.pair.features
         return Operator(left @ gamma.to(left.dtype) @ right.mT, gamma.double().square().sum(), None)
 
     def operator(self, pi: Tensor) -> Operator:
         image = self.kx @ pi @ self.ky
         return Operator(image, total(pi * image), pi)
 
-    def score(self, gamma: Operator) -> Tensor:
-        return (16 / self.eps) * gamma.image + (4 / self.eps) * self.dx[:, None] * self.dy
+    def score(self, gamma: Operator) -> Dense:
+        return Dense((16 / self.eps) * gamma.image + (4 / self.eps) * self.dx[:, None] * self.dy)
 
-    def correlate(self, gamma: Operator, score: Tensor, u: Tensor, v: Tensor) -> tuple[Operator, Tensor]:
-        pi = (score + u[:, None]).add_(v).exp_()
+    def correlate(self, gamma: Operator, score: Score, u: Tensor, v: Tensor) -> tuple[Operator, Tensor]:
+        pi = (score.dense() + u[:, None]).add_(v).exp_()
         return self.operator(pi), pi.sum(1)
 
     def norm2(self, gamma: Operator) -> Tensor:
@@ -99,15 +107,20 @@ class KernelProblem(Bilinear):
         return total((new.pi - old.pi).mul_(new.image - old.image))
 
     def matrix(self, gamma: Operator, plan: Plan) -> Tensor:
-        return map_of_plan(plan, self.x, self.y, self.scale)
+        return map_of_plan(plan, self.pair)
+
+    def gradient_terms(self, plan: Plan, side: int) -> tuple[Dense, Tensor]:
+        """-W = -π C_Y πᵀ, dense, and p = π |Y|²."""
+        cost, norms = (self.cy, self.dy) if side == 0 else (self.cx, self.dx)
+        pi = (plan if side == 0 else plan.T).matrix()
+        return Dense(-(pi @ cost @ pi.mT)), pi @ norms
 
     def evaluate(self, gamma: Operator, plan: Plan) -> tuple[float, float]:
         """L(π) and <s, π> for any plan, from the cost matrices themselves."""
-        assert isinstance(plan.score, Tensor)
         pi = plan.matrix()
         rows, cols = (pi.sum(k, dtype=torch.float64) for k in (1, 0))
         cross = float(total((self.cx @ pi @ self.cy).mul_(pi)))
-        inner = float(total(plan.score * pi))
+        inner = float(total(plan.score.dense() * pi))
         return _squares(self.cx, rows) + _squares(self.cy, cols) - 2 * cross, inner
 
 

@@ -6,22 +6,25 @@ new points by one soft half-step against the other coarse cloud, with the coarse
 
 from __future__ import annotations
 
+import itertools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from torch import Tensor
 
-from gromap.objective import lifted_score
-from gromap.sinkhorn import Potentials, half_step
+from gromap._pair import Pair
 from gromap.solvers.cnt import CntGW, CntProblem
-from gromap.solvers.loop import Loop, alternate
-from gromap.space import Space
+from gromap.solvers.loop import alternate
+from gromap.solvers.objective import lifted_score
+from gromap.solvers.protocol import Begin, Callback, Loop, Outcome, SolverDefaults, Start
+from gromap.transport.sinkhorn import Potentials, half_step
 
 ENOUGH = 100_000  # points of a coarse level: at fixed ε the potentials are smooth, and more points do not refine them
+CLOSER = {"cpu": 5, "cuda": 2}  # how much closer coarse levels meet their marginals: cheap there, it saves steps on all points
 
 
 @dataclass(frozen=True)
-class Multiscale:
+class Multiscale(SolverDefaults):
     """A pyramid of coarser clouds (weighted k-means in the embedding) around CntGW.
 
     ratio: points of a level over those of the next finer one, up to 100,000 of them.  levels: how many, all points
@@ -29,8 +32,8 @@ class Multiscale:
 
     >>> import numpy as np, gromap
     >>> X = np.random.default_rng(0).normal(size=(300, 3))
-    >>> gromap.solve(X, X[::-1], method=gromap.Multiscale(levels=2)).info["levels"]
-    [30, 300]
+    >>> gromap.solve(X, X[::-1], method=gromap.Multiscale(levels=2)).stats.levels
+    (30, 300)
     """
 
     solver: CntGW = CntGW()
@@ -39,8 +42,7 @@ class Multiscale:
     levels: int | None = None
 
     name = "multiscale"
-    frugal = CntGW.frugal
-    descend = staticmethod(alternate)
+    memory_advice = CntGW.memory_advice
 
     def __post_init__(self) -> None:
         if not 0 < self.ratio < 1 or self.coarsest < 2 or (self.levels is not None and self.levels < 1):
@@ -50,11 +52,32 @@ class Multiscale:
     def loop(self) -> Loop:
         return self.solver.loop
 
-    def memory(self, x: Space, y: Space) -> int:
-        return self.solver.memory(x, y)
+    def with_loop(self, loop: Loop) -> Multiscale:
+        return replace(self, solver=self.solver.with_loop(loop))
 
-    def problem(self, x: Space, y: Space, scale: tuple[float, float], eps: float, seed: int = 0) -> CntProblem:
-        return self.solver.problem(x, y, scale, eps)
+    def for_gradients(self) -> Multiscale:
+        return replace(self, solver=self.solver.for_gradients())
+
+    def check(self, pair: Pair) -> None:
+        self.solver.check(pair)
+
+    def memory(self, pair: Pair) -> int:
+        return self.solver.memory(pair)
+
+    def problem(self, pair: Pair) -> CntProblem:
+        return self.solver.problem(pair)
+
+    def run(self, problem: CntProblem, start: Start, callback: Callback | None = None) -> Outcome:
+        """Down the levels, each from where the coarser one ended."""
+        levels = [problem] if start.on_all_points else self.pyramid(problem)
+        begin, loop = start.begin(problem, levels[0], self.loop), self.loop.rough()
+        closer = replace(loop, marginal_tol=loop.marginal_tol / CLOSER[problem.x.device.type])
+        for coarse, fine in itertools.pairwise(levels):
+            end = alternate(coarse, begin, closer)
+            begin = Begin(end.gamma, interpolate(coarse, end.gamma, end.duals, fine), begin.minima)
+        end = alternate(problem, begin, self.loop, callback)
+        sizes = tuple(max(len(level.a), len(level.b)) for level in levels)
+        return end._replace(levels=sizes if len(levels) > 1 else ())
 
     def pyramid(self, full: CntProblem) -> list[CntProblem]:
         """The problem at every level, the coarsest first, the full one last."""

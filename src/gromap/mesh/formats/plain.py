@@ -19,7 +19,7 @@ def read_off(path: Path) -> Mesh:
     if not lines or not re.fullmatch(r"(ST)?C?N?OFF", lines[0][0]):
         raise ValueError("it does not start with 'OFF'")
     if "N" in lines[0][0] or "ST" in lines[0][0]:
-        raise ValueError(f"{lines[0][0]} files, with normals or places in a texture, are not read: export it as PLY or OBJ")
+        raise ValueError(f"{lines[0][0]} files, with normals or texture coordinates, are not read: export it as PLY or OBJ")
     lines[0] = lines[0][1:]
     lines = lines if lines[0] else lines[1:]
     n, f = (int(word) for word in lines[0][:2])
@@ -33,20 +33,20 @@ def read_off(path: Path) -> Mesh:
     counts = np.array([words[0] for words in polygons], np.int64)
     flat = np.array([corner for words in polygons for corner in words[1:]], np.int64)
     vertices = np.array([row[:3] for row in rows], np.float64).reshape(-1, 3)
-    colours = None
+    colors = None
     if n and all(len(row) >= 6 for row in rows):
         whole = all("." not in word for row in rows for word in row[3:6])
         values = np.array([row[3:6] for row in rows], np.float64)
-        colours = rgb(values / 255 if whole else values)
-    return Mesh(vertices, flat[fan(counts)], colours)
+        colors = rgb(values / 255 if whole else values)
+    return Mesh(vertices, flat[fan(counts)], colors)
 
 
 def write_off(mesh: Mesh, path: Path) -> None:
     style = " ".join(["%.17g" if mesh.vertices.dtype == np.float64 else "%.9g"] * 3)
-    lines = ["OFF" if mesh.colours is None else "COFF", f"{len(mesh.vertices)} {len(mesh.faces)} 0"]
+    lines = ["OFF" if mesh.colors is None else "COFF", f"{len(mesh.vertices)} {len(mesh.faces)} 0"]
     positions = [style % tuple(row) for row in mesh.vertices.tolist()]
-    if mesh.colours is not None:
-        positions = [f"{p} {r} {g} {b} 255" for p, (r, g, b) in zip(positions, bytes_of(mesh.colours).tolist(), strict=True)]
+    if mesh.colors is not None:
+        positions = [f"{p} {r} {g} {b} 255" for p, (r, g, b) in zip(positions, bytes_of(mesh.colors).tolist(), strict=True)]
     faces = [f"3 {i} {j} {k}" for i, j, k in mesh.faces.tolist()]
     path.write_text("\n".join(lines + positions + faces) + "\n", encoding="ascii")
 

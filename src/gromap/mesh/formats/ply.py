@@ -1,4 +1,4 @@
-"""PLY: ascii and binary of both byte orders; colours of the vertices, uv of the vertices or of the corners."""
+"""PLY: ascii and binary of both byte orders; colors of the vertices, uv of the vertices or of the corners."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ def read(path: Path) -> Mesh:
     polygons = next((face[name] for name in ("vertex_indices", "vertex_index") if name in face), None)
     corners = fan(polygons.counts) if isinstance(polygons, Lists) else np.zeros((0, 3), np.int64)
     faces = polygons.items[corners].astype(np.int64) if isinstance(polygons, Lists) else corners
-    colours = None
+    colors = None
     if {"red", "green", "blue"} <= vertex.keys():
-        colours = rgb(np.stack([np.asarray(vertex[name]) for name in ("red", "green", "blue")], 1))
+        colors = rgb(np.stack([np.asarray(vertex[name]) for name in ("red", "green", "blue")], 1))
     uv = None
     for names in UV_NAMES:
         if set(names) <= vertex.keys() and len(faces) and faces.max() < len(vertices) and faces.min() >= 0:
@@ -58,7 +58,7 @@ def read(path: Path) -> Mesh:
         uv = places.items.reshape(-1, 2)[corners].astype(np.float64)
     image = next((text.split(None, 1)[1] for text in comments if text.startswith("TextureFile ")), None)
     texture = load_image(path.parent / image) if image and uv is not None else None
-    return Mesh(vertices, faces, colours, uv, texture)
+    return Mesh(vertices, faces, colors, uv, texture)
 
 
 def _header(data: bytes) -> tuple[str, list[Element], list[str], int]:
@@ -186,20 +186,20 @@ def _ascii(body: bytes, elements: list[Element]) -> dict[str, dict[str, Column]]
 
 
 def write(mesh: Mesh, path: Path) -> None:
-    """Binary, little endian; positions in their own precision, colours as bytes."""
+    """Binary, little endian; positions in their own precision, colors as bytes."""
     kind = "f8" if mesh.vertices.dtype == np.float64 else "f4"
     fields: list[tuple] = [(name, f"<{kind}") for name in "xyz"]
     header = ["ply", "format binary_little_endian 1.0", f"element vertex {len(mesh.vertices)}"]
     header += [f"property {'double' if kind == 'f8' else 'float'} {name}" for name in "xyz"]
-    if mesh.colours is not None:
+    if mesh.colors is not None:
         fields += [(name, "u1") for name in ("red", "green", "blue")]
         header += [f"property uchar {name}" for name in ("red", "green", "blue")]
     table = np.zeros(len(mesh.vertices), fields)
     for k, name in enumerate("xyz"):
         table[name] = mesh.vertices[:, k]
-    if mesh.colours is not None:
+    if mesh.colors is not None:
         for k, name in enumerate(("red", "green", "blue")):
-            table[name] = bytes_of(mesh.colours)[:, k]
+            table[name] = bytes_of(mesh.colors)[:, k]
     polygons = np.zeros(len(mesh.faces), [("count", "u1"), ("corners", "<i4", (3,))])
     polygons["count"], polygons["corners"] = 3, mesh.faces
     header += [f"element face {len(mesh.faces)}", "property list uchar int vertex_indices", "end_header\n"]

@@ -1,4 +1,4 @@
-"""What the formats share: polygons to triangles, words to numbers, colours to [0, 1]."""
+"""Shared by the formats: polygons to triangles, words to numbers, colors to [0, 1]."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import numpy as np
 
 
 def fan(counts: np.ndarray) -> np.ndarray:
-    """Triangles of polygons whose corners are listed one after another, as places in this list.  (T, 3)
+    """Triangles of polygons whose corners are listed one after another, as indices into this list.  (T, 3)
 
-    A polygon becomes the fan around its first corner, exact if it is convex; points and lines give no triangle.
+    A polygon becomes the fan around its first corner, exact if it is convex; points and lines give none.
 
     >>> fan(np.array([3, 4])).tolist()
     [[0, 1, 2], [3, 4, 5], [3, 5, 6]]
@@ -22,10 +22,10 @@ def fan(counts: np.ndarray) -> np.ndarray:
     return np.stack([first, first + step + 1, first + step + 2], 1)
 
 
-def rgb(colours: np.ndarray) -> np.ndarray:
+def rgb(colors: np.ndarray) -> np.ndarray:
     """The first three channels in [0, 1]; integers count up to the largest of their type.  (N, 3) float64"""
-    colours = np.asarray(colours)[:, :3]
-    return colours / np.iinfo(colours.dtype).max if colours.dtype.kind in "iu" else colours.astype(np.float64).clip(0, 1)
+    colors = np.asarray(colors)[:, :3]
+    return colors / np.iinfo(colors.dtype).max if colors.dtype.kind in "iu" else colors.astype(np.float64).clip(0, 1)
 
 
 def parsed(words: Sequence[bytes] | Sequence[str] | list[list[str]], kind: str) -> np.ndarray:
@@ -40,6 +40,6 @@ def parsed(words: Sequence[bytes] | Sequence[str] | list[list[str]], kind: str) 
     return values.astype(kind)
 
 
-def bytes_of(colours: np.ndarray) -> np.ndarray:
-    """Colours in [0, 1] as bytes.  (N, 3) uint8"""
-    return (np.asarray(colours).clip(0, 1) * 255).round().astype(np.uint8)
+def bytes_of(colors: np.ndarray) -> np.ndarray:
+    """Colors in [0, 1] as bytes.  (N, 3) uint8"""
+    return (np.asarray(colors).clip(0, 1) * 255).round().astype(np.uint8)

@@ -1,4 +1,4 @@
-"""VTK surfaces: legacy files (POLYDATA, ascii or binary) and VTP, with colours and places in a texture of the vertices."""
+"""VTK surfaces: legacy files (POLYDATA, ascii or binary) and VTP, with colors and texture coordinates of the vertices."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LEGACY = {"unsigned_char": "u1", "char": "i1", "unsigned_short": "u2", "short": 
 LEGACY |= {"unsigned_long": "u8", "long": "i8", "float": "f4", "double": "f8", "vtktypeint64": "i8", "vtkidtype": "i4"}
 XML = {"Int8": "i1", "UInt8": "u1", "Int16": "i2", "UInt16": "u2", "Int32": "i4", "UInt32": "u4"}
 XML |= {"Int64": "i8", "UInt64": "u8", "Float32": "f4", "Float64": "f8"}
-DEFLATE = 1032  # zlib never compresses more than so many times
+DEFLATE = 1032  # the largest compression ratio of zlib
 
 
 def read_legacy(path: Path) -> Mesh:
@@ -46,13 +46,13 @@ def read_legacy(path: Path) -> Mesh:
                 of_points = True
             case ["COLOR_SCALARS", _, width] if of_points:
                 values = cursor.numbers(int(width) * len(points), "u1" if cursor.binary else "f4")
-                found["colours"] = rgb(values.reshape(len(points), -1))
+                found["colors"] = rgb(values.reshape(len(points), -1))
             case ["SCALARS", _, number, *width] if of_points:
                 wide = int(width[0]) if width else 1
                 cursor.line()  # LOOKUP_TABLE
                 values = cursor.numbers(wide * len(points), LEGACY[number.lower()]).reshape(len(points), -1)
                 if wide in (3, 4) and number.lower() == "unsigned_char":
-                    found["colours"] = rgb(values)
+                    found["colors"] = rgb(values)
             case ["TEXTURE_COORDINATES", _, width, number] if of_points:
                 found["uv"] = cursor.numbers(int(width) * len(points), LEGACY[number.lower()]).reshape(len(points), -1)[:, :2]
             case ["NORMALS" | "VECTORS", _, number] if of_points:
@@ -63,16 +63,16 @@ def read_legacy(path: Path) -> Mesh:
             case ["TRIANGLE_STRIPS", *_]:
                 raise ValueError("it has triangle strips: export it as plain triangles")
             case _:
-                break  # other data, which a mesh does not carry
-    return _mesh(points, *polygons, found.get("colours"), found.get("uv"))
+                break  # other data, which a mesh does not hold
+    return _mesh(points, *polygons, found.get("colors"), found.get("uv"))
 
 
 def _mesh(
-    points: np.ndarray, counts: np.ndarray, corners: np.ndarray, colours: np.ndarray | None, uv: np.ndarray | None
+    points: np.ndarray, counts: np.ndarray, corners: np.ndarray, colors: np.ndarray | None, uv: np.ndarray | None
 ) -> Mesh:
     faces = corners[fan(counts)]
     inside = len(faces) and faces.min() >= 0 and faces.max() < len(points)
-    return Mesh(points, faces, colours, uv[faces].astype(np.float64) if uv is not None and inside else None)
+    return Mesh(points, faces, colors, uv[faces].astype(np.float64) if uv is not None and inside else None)
 
 
 class _Cursor:
@@ -154,14 +154,14 @@ def read_vtp(path: Path) -> Mesh:
     offsets = reader.read(polygons.get("offsets")).astype(np.int64)
     corners = reader.read(polygons.get("connectivity")).astype(np.int64)
     data_arrays = piece.find("PointData")
-    colours, uv = None, None
+    colors, uv = None, None
     for array in data_arrays if data_arrays is not None else []:
         width = int(array.get("NumberOfComponents", 1))
         if array.get("type") == "UInt8" and width in (3, 4):
-            colours = rgb(reader.read(array).reshape(len(points), width))
+            colors = rgb(reader.read(array).reshape(len(points), width))
         elif data_arrays is not None and array.get("Name") == data_arrays.get("TCoords") and width >= 2:
             uv = reader.read(array).reshape(len(points), width)[:, :2]
-    return _mesh(points, np.diff(offsets, prepend=0), corners, colours, uv)
+    return _mesh(points, np.diff(offsets, prepend=0), corners, colors, uv)
 
 
 class _Arrays:

@@ -2,7 +2,7 @@
 // One row or column of the plan as shares of its mass: where a point goes, or where it comes from.
 
 const NEAR = 0.05; // of the diagonal
-const DECADES = 3; // of the heat colours
+const DECADES = 3; // of the heat colors
 
 // Shares of the mass of point i of one side (0: source) among the points of the other; counts: points of both sides.
 async function conditional(side, i, counts, factors) {
@@ -71,16 +71,16 @@ function distance2(points, j, other) {
   return (points[3 * j] - other[0]) ** 2 + (points[3 * j + 1] - other[1]) ** 2 + (points[3 * j + 2] - other[2]) ** 2;
 }
 
-// Heat colours of shares: the largest at the hot end, a thousandth of it at the cold one.
+// Heat colors of shares: the largest at the hot end, a thousandth of it at the cold one.
 function heat(shares, best, ramp) {
-  const colours = new Uint8Array(3 * shares.length);
+  const colors = new Uint8Array(3 * shares.length);
   const scale = 1 / shares[best];
   const cold = 10 ** -DECADES;
   for (let j = 0; j < shares.length; j++) {
     const share = shares[j] * scale;
     const at = share > cold ? (1 + Math.log10(share) / DECADES) * (ramp.length - 1) : 0;
     const k = Math.min(Math.floor(at), ramp.length - 2);
-    for (let c = 0; c < 3; c++) colours[3 * j + c] = ramp[k][c] + (at - k) * (ramp[k + 1][c] - ramp[k][c]);
+    for (let c = 0; c < 3; c++) colors[3 * j + c] = ramp[k][c] + (at - k) * (ramp[k + 1][c] - ramp[k][c]);
   }
-  return colours;
+  return colors;
 }

@@ -5,7 +5,7 @@ const FIELD = 28; // degrees, of the cameras
 const SLOPE = Math.tan((FIELD / 2) * (Math.PI / 180));
 const MARGIN = 1.08; // around the shapes
 const CLICK = 5; // pixels that a click may move
-THREE.ColorManagement.enabled = false; // colours are bytes of the screen, shaded as they are
+THREE.ColorManagement.enabled = false; // colors are bytes of the screen, shaded as they are
 
 class Pose {
   constructor(yaw) {
@@ -72,7 +72,7 @@ class Pose {
 }
 
 class View {
-  // side: caption, centre, radius and frame, from page.py; points and faces as flat arrays
+  // side: caption, center, radius and frame, from page.py; points and faces as flat arrays
   constructor(canvas, side, points, faces, pose) {
     Object.assign(this, { canvas, side, points, faces, pose, queued: false });
     this.renderer = new THREE.WebGLRenderer({ canvas, antialias: true, alpha: true });
@@ -103,7 +103,7 @@ class View {
     const [right, up, towards] = this.side.frame;
     const scale = 1 / this.side.radius;
     const turn = new THREE.Matrix4().set(...right, 0, ...up, 0, ...towards, 0, 0, 0, 0, 1);
-    const [x, y, z] = this.side.centre;
+    const [x, y, z] = this.side.center;
     const place = new THREE.Matrix4().makeTranslation(-x, -y, -z);
     this.shape.matrixAutoUpdate = false;
     this.shape.matrix.makeScale(scale, scale, scale).multiply(turn).multiply(place);
@@ -134,8 +134,8 @@ class View {
   marker() {
     const ball = new THREE.SphereGeometry(1, 24, 16);
     const group = new THREE.Group();
-    const add = (colour, size, opacity, depthTest, order) => {
-      const look = { color: colour, opacity, transparent: true, depthTest, depthWrite: false };
+    const add = (color, size, opacity, depthTest, order) => {
+      const look = { color: color, opacity, transparent: true, depthTest, depthWrite: false };
       const mesh = new THREE.Mesh(ball, new THREE.MeshBasicMaterial(look));
       mesh.scale.setScalar(size);
       mesh.renderOrder = order;
@@ -158,12 +158,12 @@ class View {
     this.redraw();
   }
 
-  // Colours of the vertices; uv and texture where a surface has them and they are to be shown instead.
-  paint(colours, uv, texture) {
+  // Colors of the vertices; uv and texture where a surface has them and they are to be shown instead.
+  paint(colors, uv, texture) {
     if (this.clothed) this.clothed.visible = Boolean(uv);
     if (uv && !this.clothed) this.clothe(uv, texture);
     this.body.visible = !uv;
-    this.geometry.attributes.color.array.set(colours);
+    this.geometry.attributes.color.array.set(colors);
     this.geometry.attributes.color.needsUpdate = true;
     this.redraw();
   }
@@ -233,7 +233,7 @@ class View {
 function handle(view, pose, clicked, restored) {
   const canvas = view.canvas;
   const held = new Map();
-  let travelled = 0;
+  let traveled = 0;
   const middle = () => {
     const all = [...held.values()];
     const [x, y] = [0, 1].map((c) => all.reduce((sum, at) => sum + at[c], 0) / all.length);
@@ -241,7 +241,7 @@ function handle(view, pose, clicked, restored) {
   };
   canvas.addEventListener("pointerdown", (event) => {
     canvas.setPointerCapture(event.pointerId);
-    if (held.size === 0) travelled = 0;
+    if (held.size === 0) traveled = 0;
     held.set(event.pointerId, [event.offsetX, event.offsetY]);
     canvas.classList.add("turning");
   });
@@ -251,8 +251,8 @@ function handle(view, pose, clicked, restored) {
     held.set(event.pointerId, [event.offsetX, event.offsetY]);
     const after = middle();
     const [dx, dy] = [after.x - before.x, after.y - before.y];
-    travelled += held.size > 1 ? 2 * CLICK : Math.hypot(dx, dy);
-    if (travelled < CLICK) return;
+    traveled += held.size > 1 ? 2 * CLICK : Math.hypot(dx, dy);
+    if (traveled < CLICK) return;
     if (held.size > 1 || event.shiftKey || event.buttons & 2) {
       const unit = (2 * pose.distance(canvas.clientWidth / canvas.clientHeight) * SLOPE) / canvas.clientHeight;
       pose.move(dx * unit, dy * unit);
@@ -271,7 +271,7 @@ function handle(view, pose, clicked, restored) {
   canvas.addEventListener("pointerup", release);
   canvas.addEventListener("pointercancel", release);
   canvas.addEventListener("click", (event) => {
-    if (travelled < CLICK && event.detail < 2) clicked(view, view.pick(event.offsetX, event.offsetY));
+    if (traveled < CLICK && event.detail < 2) clicked(view, view.pick(event.offsetX, event.offsetY));
   });
   canvas.addEventListener("contextmenu", (event) => event.preventDefault());
   canvas.addEventListener("dblclick", () => {

@@ -22,15 +22,15 @@ async function show() {
   const { mode, minimum, probe } = state;
   const looks = await Promise.all(
     SIDES.map(async (side, s) => {
-      if (probe && s === 1 - probe.side) return { colours: heat(probe.shares, probe.best, facts.ramp) };
-      if (minimum !== null && s === 1) return { colours: await block("minimum-" + minimum) };
-      const colours = await block(`${side}-${mode}`);
+      if (probe && s === 1 - probe.side) return { colors: heat(probe.shares, probe.best, facts.ramp) };
+      if (minimum !== null && s === 1) return { colors: await block("minimum-" + minimum) };
+      const colors = await block(`${side}-${mode}`);
       const clothed = mode === "texture" && hasBlock(side + "-uv");
-      return clothed ? { colours, uv: await block(side + "-uv"), image: await texture() } : { colours };
+      return clothed ? { colors, uv: await block(side + "-uv"), image: await texture() } : { colors };
     }),
   );
   if (asked !== state.asked) return;
-  looks.forEach(({ colours, uv, image }, s) => views[s].paint(colours, uv, image));
+  looks.forEach(({ colors, uv, image }, s) => views[s].paint(colors, uv, image));
   views.forEach((view, s) => view.mark(probe ? (s === probe.side ? probe.index : probe.best) : null));
   legend();
 }
@@ -40,11 +40,11 @@ function legend() {
   const text = document.createElement("span");
   const parts = [text];
   const bar = (low, high) => {
-    const colours = facts.ramp.map((rgb) => `rgb(${rgb.join(" ")})`).join(", ");
+    const colors = facts.ramp.map((rgb) => `rgb(${rgb.join(" ")})`).join(", ");
     const span = document.createElement("span");
     const strip = document.createElement("i");
     span.className = "ramp";
-    strip.style.background = `linear-gradient(to right, ${colours})`;
+    strip.style.background = `linear-gradient(to right, ${colors})`;
     span.append(low, strip, high);
     parts.push(span);
   };
@@ -52,15 +52,15 @@ function legend() {
     text.textContent = `Mass of ${SIDES[state.probe.side]} vertex ${state.probe.index} on the other shape, log scale.`;
     bar("1/1000 of the peak", "peak");
   } else if (state.minimum !== null) {
-    text.textContent = `Colours of the source, carried to the target by minimum ${state.minimum + 1}.`;
+    text.textContent = `Colors of the source, carried to the target by minimum ${state.minimum + 1}.`;
   } else {
     text.textContent = note;
     if (ramp) bar(...ramp);
-    for (const [name, colour] of swatches) {
+    for (const [name, color] of swatches) {
       const span = document.createElement("span");
       const patch = document.createElement("i");
       span.className = "swatch";
-      patch.style.background = colour;
+      patch.style.background = color;
       span.append(patch, name);
       parts.push(span);
     }
@@ -141,7 +141,7 @@ function chooseMode(mode) {
 function toggleMinimum(k) {
   const again = state.minimum === k;
   clear();
-  chooseMode("colours");
+  chooseMode("colors");
   chooseMinimum(again ? null : k);
   show();
 }

@@ -1,0 +1,147 @@
+"""Pair: two spaces in one frame, with one temperature, on one device, in one precision."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gromap import _check
+from gromap._space import Space
+
+LARGE = 3000  # points from which numpy arrays go to a GPU, and "auto" builds a pyramid
+
+
+@dataclass(frozen=True, eq=False)
+class Pair:
+    """What is matched: c_X / units[0] and c_Y / units[1] at the temperature eps, in units of these costs, squared."""
+
+    x: Space
+    y: Space
+    eps: float
+    units: tuple[float, float] = (1.0, 1.0)
+    seed: int = 0
+
+    @classmethod
+    def of(
+        cls,
+        X: Any,
+        Y: Any,
+        a: Any = None,
+        b: Any = None,
+        *,
+        cost: Any = "euclidean",
+        epsilon: float = 1e-3,
+        scale: str | float | None = "auto",
+        dim: Any = "auto",
+        device: torch.device | str | None = None,
+        seed: int = 0,
+    ) -> Pair:
+        """From what the user gives."""
+        eps = _check.positive(epsilon, "epsilon")
+        x, y = spaces_of(X, Y, a, b, cost, dim, device, seed)
+        return cls(x, y, eps, units_of(x, y, scale), seed)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return len(self.x), len(self.y)
+
+    @property
+    def device(self) -> torch.device:
+        return self.x.device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.x.dtype
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of one number."""
+        return self.dtype.itemsize
+
+    @property
+    def numpy(self) -> bool:
+        return self.x.numpy or self.y.numpy
+
+    @property
+    def energy_unit(self) -> float:
+        """One unit of energy, in which tolerances are given: both costs at their own scale, whatever `units` are."""
+        return self.x.scale * self.y.scale / (self.units[0] * self.units[1])
+
+    @property
+    def weights(self) -> tuple[Tensor, Tensor]:
+        return self.x.measure.weights, self.y.measure.weights
+
+    @cached_property
+    def features(self) -> tuple[Tensor, Tensor]:
+        """Embeddings of both scaled costs.  (N, D) and (M, E)"""
+        sides = zip((self.x, self.y), self.units, strict=True)
+        left, right = ((s.embedding.features / unit**0.5).to(s.dtype) for s, unit in sides)
+        return left, right
+
+    @property
+    def is_embedded(self) -> bool:
+        """Whether the features are known already."""
+        return self.x.is_embedded and self.y.is_embedded
+
+    def warn_if_not_cnt(self) -> None:
+        """Tell of each cost of which an embedding drops more than a hundredth."""
+        self.x.warn_if_not_cnt()
+        self.y.warn_if_not_cnt()
+
+
+def spaces_of(X: Any, Y: Any, a: Any, b: Any, cost: Any, dim: Any, device: Any, seed: int) -> tuple[Space, Space]:
+    """Both sides as spaces on one device, in one precision."""
+    costs, dims = _check.pair(cost), _check.pair(dim)
+    raw = [not isinstance(Z, Space) for Z in (X, Y)]
+    if all(raw) and all(isinstance(Z, Tensor) for Z in (X, Y)) and device is None and X.device != Y.device:
+        raise ValueError(f"X is on {X.device} and Y on {Y.device}: move one, or pass device=.")
+    if all(raw):
+        X, Y = _same_dtype(X, Y)
+    if device is None and all(isinstance(Z, np.ndarray) and Z.dtype == np.float32 for Z in (X, Y)):
+        device = default_device(min(len(X), len(Y)))
+    sides = []
+    for Z, w, c, d, is_raw, name in ((X, a, costs[0], dims[0], raw[0], "X"), (Y, b, costs[1], dims[1], raw[1], "Y")):
+        if is_raw:
+            sides.append(Space(Z, w, cost=c, dim=d, seed=seed, device=device, name=name))
+        elif w is not None or not _check.is_auto(d):
+            raise ValueError(f"{name} is a Space, which has its own weights and dim: set them when you build it.")
+        else:
+            sides.append(Z)
+    x, y = sides
+    if x.device != y.device or x.dtype != y.dtype:
+        raise ValueError(
+            f"X is {x.dtype} on {x.device} and Y is {y.dtype} on {y.device}: build both in one precision, on one device."
+        )
+    return x, y
+
+
+def _same_dtype(X: Any, Y: Any) -> tuple[Any, Any]:
+    """Two float arrays in the wider precision of both; anything else is left to the checks."""
+    x, y = (_check.as_tensor(Z, name) for Z, name in ((X, "X"), (Y, "Y")))
+    if not (x.is_floating_point() and y.is_floating_point()) or x.dtype == y.dtype:
+        return X, Y
+    wide = torch.promote_types(x.dtype, y.dtype)
+    return tuple(t.to(wide).numpy() if _check.is_numpy(Z) else t.to(wide) for t, Z in ((x, X), (y, Y)))  # type: ignore[return-value]
+
+
+def default_device(points: int) -> str:
+    """Where float32 numpy data of this size is matched: on a GPU, if there is one and it pays."""
+    return "cuda" if points >= LARGE and torch.cuda.is_available() else "cpu"
+
+
+def units_of(x: Space, y: Space, scale: str | float | None) -> tuple[float, float]:
+    """What each cost is divided by."""
+    if scale is None:
+        return 1.0, 1.0
+    if not isinstance(scale, str):
+        unit = _check.positive(scale, "scale")
+        return unit, unit
+    if _check.choice(scale, ["auto", "each", "joint"], "scale (or None, or a number)") != "joint":
+        return x.scale, y.scale
+    unit = max(x.scale, y.scale)
+    return unit, unit

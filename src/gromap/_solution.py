@@ -1,0 +1,285 @@
+"""What a solve returns: Status (what happened, with advice), State (to continue from), Stats (facts), Solution (everything)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field, replace
+from enum import Enum
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gromap import _check
+from gromap._files import read, write
+from gromap._plan import Plan
+from gromap.geometry.measure import nearest
+from gromap.transport import Dense, LowRank, Mixture, Score
+
+
+class Status(Enum):
+    """How the loop ended; the value is a sentence that says what to do."""
+
+    CONVERGED = "Converged: the energy and the linear map settled and the marginals hold."
+    MAX_ITER = "Stopped at max_iter before the energy settled: raise max_iter, or continue with init=solution."
+    MARGINALS = "The energy settled but the plan misplaces mass: allow more Sinkhorn steps, or raise epsilon."
+    OSCILLATES = (
+        "The plan oscillates, as it may when a cost is not of negative type, or gradients are sampled: use a CNT cost, "
+        "another method, or raise epsilon."
+    )
+    STOPPED = "Stopped by the callback: continue with init=solution."
+    INTERRUPTED = "Interrupted: this is the best so far; continue with init=solution."
+    NOT_FINITE = "The numbers overflowed: raise epsilon, or pass float64 data."
+
+
+@dataclass(frozen=True)
+class State:
+    """The linear map and the dual potentials, in units of the scaled costs: what the loop carries and `init=` accepts."""
+
+    gamma: Tensor | None  # (D, E); None where nothing was embedded
+    f: Tensor | None = None  # (N,)
+    g: Tensor | None = None  # (M,)
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C during a solve. `state` is the best so far, and a start for another call: `solve(X, Y, init=error.state)`."""
+
+    def __init__(self, state: State):
+        super().__init__("gromap.solve was interrupted; error.state is the best so far, continue with init=error.state.")
+        self.state = state
+
+
+@dataclass(frozen=True, eq=False)
+class Stats:
+    """How a solution was found. What does not apply is None, or empty."""
+
+    method: str = "?"
+    engine: str = "?"  #: the file that reduced the scores: tiles, triton, mixture
+    device: str = "?"
+    dtype: str = "?"
+    memory: int = 0  #: bytes that were expected
+    seconds: dict[str, float] = field(default_factory=dict)  #: of each phase: embed, search, solve
+    levels: tuple[int, ...] = ()  #: points of each level of a pyramid
+    minima: np.ndarray | None = None  #: energies of the distinct minima that the search met, the lowest first
+    minima_starts: np.ndarray | None = None  #: how many starts went to each
+    explained: tuple[float, float] | None = None  #: shares of variance that the embeddings keep
+    spectrum: tuple[tuple[float, ...], tuple[float, ...]] | None = None  #: variances along their axes
+    cost_error: tuple[float, float] | None = None  #: relative errors of costs approximated by ones of low rank
+    tiles: float | None = None  #: share of the tiles that were visited, where some were left out
+    neglected_mass: float | None = None  #: bound on the mass of the others
+
+    @property
+    def runner_up(self) -> float | None:
+        """How far the second lowest minimum lies above the lowest, relatively."""
+        if self.minima is None or len(self.minima) < 2:
+            return None
+        return float(self.minima[1] / self.minima[0] - 1)
+
+    def facts(self) -> dict[str, Any]:
+        """What applies, as plain numbers and lists, for a JSON file."""
+        plain = {name: z.tolist() if isinstance(z, np.ndarray) else z for name, z in asdict(self).items()}
+        return {name: z for name, z in (plain | {"runner_up": self.runner_up}).items() if z is not None and z != ()}
+
+    @classmethod
+    def of(cls, facts: dict[str, Any]) -> Stats:
+        """From `facts`, or from those of an older version."""
+        known: dict[str, Any] = {name: facts[name] for name in cls.__dataclass_fields__ if name in facts}
+        known |= {name: tuple(known[name]) for name in ("levels", "explained", "cost_error") if name in known}
+        if "spectrum" in known:
+            known["spectrum"] = tuple(tuple(side) for side in known["spectrum"])
+        if isinstance(known.get("minima"), int):  # older files count them here
+            del known["minima"]
+        known |= {name: np.asarray(known[name]) for name in ("minima", "minima_starts") if name in known}
+        known["dtype"] = str(known.get("dtype", "?")).removeprefix("torch.")
+        return cls(**known)
+
+
+Side = Tensor | Callable[[], Tensor]  # coordinates of a cloud, or how to find them
+
+
+@dataclass(frozen=True)
+class Solution:
+    """The coupling, the linear map, the values, and how they were reached."""
+
+    plan: Plan
+    state: State
+    value: float  #: GW_ε: value_gw + ε KL(π | a⊗b)
+    value_gw: float  #: L(π) = Σ (c_X - c_Y)² π π, in the scaled (and embedded) costs
+    epsilon: float  #: the temperature used: π = a b exp((f + g - C) / ε)
+    scale: tuple[float, float]  #: the units of both costs: c_X / scale[0] and c_Y / scale[1] were matched
+    status: Status
+    history: dict[str, np.ndarray] = field(
+        repr=False
+    )  #: energy, gamma_change, inner_steps, marginal_error, seconds of each step
+    stats: Stats = field(default=Stats(), repr=False)  #: how it was found
+    sides: tuple[Side, Side] | None = field(default=None, repr=False)  # where the points of X and Y lie, for maps
+    find_gamma: Callable[[], Tensor] | None = field(default=None, repr=False)  # where nothing was embedded for the solve
+
+    def __repr__(self) -> str:
+        n, m = self.plan.shape
+        steps, stats = len(self.history["energy"]), self.stats
+        inner = int(self.history["inner_steps"].sum())
+        phases = ", ".join(f"{name} {seconds:.2f} s" for name, seconds in stats.seconds.items())
+        lines = [
+            f"gromap.Solution: {n} x {m} points, {self._way()}",
+            f"  value           {self.value:.6g}   (GW {self.value_gw:.6g} + eps KL {self.value - self.value_gw:.6g})",
+            f"  epsilon         {self.epsilon:.3g}   (costs in units of {self.scale[0]:.4g} and {self.scale[1]:.4g})",
+        ]
+        if stats.explained is not None:
+            lines.append("  embedding       {:.1%} and {:.1%} of the variance".format(*stats.explained))
+        lines += [
+            f"  marginal error  {self.plan.marginal_error:.2e}",
+            f"  steps           {steps} outer, {inner} Sinkhorn" + (f"   ({phases})" if phases else ""),
+        ]
+        if stats.minima is not None:
+            gap = "" if stats.runner_up is None else f", the next {stats.runner_up:.1%} higher".replace("%", " %")
+            lines.append(f"  search          {len(stats.minima)} minima{gap}")
+        return "\n".join([*lines, f"  status          {self.status.value}"])
+
+    def _way(self) -> str:
+        """What was chosen: "multiscale (1500, 15000 points), 11 % of tiles, triton on cuda:0"."""
+        way = self.stats.method
+        if self.stats.levels:
+            way += f" ({', '.join(map(str, self.stats.levels))} points)"
+        if self.stats.tiles is not None:
+            way += f", {self.stats.tiles:.0%} of tiles".replace("%", " %")
+        return f"{way}, {self.stats.engine} on {self.stats.device}"
+
+    def with_stats(self, **facts: Any) -> Solution:
+        """The same solution with other facts about how it was found."""
+        return replace(self, stats=replace(self.stats, **facts))
+
+    @property
+    def converged(self) -> bool:
+        return self.status is Status.CONVERGED
+
+    @cached_property
+    def gamma(self) -> Any:
+        """The linear map between the embeddings; a method that needs none computes them here.  (D, E)"""
+        gamma = self.state.gamma
+        if gamma is None:
+            if self.find_gamma is None:
+                raise ValueError(
+                    f"method {self.stats.method!r} embedded nothing before this solution was saved, so that its file has no "
+                    "linear map: solve(..., method='cnt', init=sol) finds one."
+                )
+            gamma = self.find_gamma()
+        return _check.to_array(gamma, self.plan.numpy)
+
+    @property
+    def potentials(self) -> tuple[Any, Any]:
+        """The dual potentials (f, g), in units of the scaled cost, squared."""
+        f, g = self.state.f, self.state.g
+        if f is None or g is None:
+            raise ValueError(
+                f"method {self.stats.method!r} has no potentials of the lifted cost C_Γ: sol.plan.u and sol.plan.v "
+                "are its own, plus the logarithms of the weights; or continue with solve(..., method='cnt', init=sol)."
+            )
+        return _check.to_array(f, self.plan.numpy), _check.to_array(g, self.plan.numpy)
+
+    def push(self, values: Any) -> Any:
+        """Values on X, (N, ...), to Y, (M, ...): each target point takes the mean of what it receives.
+
+        Shape people call this the pull-back by the map from Y to X.
+        """
+        return self.plan.T.conditional_mean(values)
+
+    def pull(self, values: Any) -> Any:
+        """Values on Y, (M, ...), to X, (N, ...): each source point takes the mean over where its mass goes."""
+        return self.plan.conditional_mean(values)
+
+    def map(self, how: str = "mean") -> Any:
+        """For each point of X a point of Y.  (N,) integers in 0 .. M-1
+
+        "mean": the one nearest to the mean of where its mass goes, which a blurred plan tells well; "argmax": the one that
+        receives most of its mass, a noisy choice among many unless epsilon is small.
+
+        >>> import numpy as np, gromap
+        >>> X = np.random.default_rng(0).normal(size=(200, 3)) * [3, 2, 1]
+        >>> sol = gromap.solve(X, X[::-1])
+        >>> bool((sol.map() == np.arange(200)[::-1]).mean() > 0.95)
+        True
+        """
+        return _map(self.plan, None if self.sides is None else self.sides[1], how)
+
+    def inverse_map(self, how: str = "mean") -> Any:
+        """For each point of Y a point of X, as `map`.  (M,) integers in 0 .. N-1"""
+        return _map(self.plan.T, None if self.sides is None else self.sides[0], how)
+
+    @property
+    def p2p_12(self) -> Any:
+        """`map()`, by the name that mesh people know.  (N,)"""
+        return self.map()
+
+    @property
+    def p2p_21(self) -> Any:
+        """`inverse_map()`, by the name that mesh people know.  (M,)"""
+        return self.inverse_map()
+
+    def save(self, path: str | Path) -> Path:
+        """Write everything to a .safetensors file, whole or not at all; `gromap.load` reads it back."""
+        plan, state = self.plan, self.state
+        tensors: dict[str, Tensor | None] = {**plan.score.tensors()}
+        tensors |= {"u": plan.u, "v": plan.v, "a": plan.a, "b": plan.b, "gamma": state.gamma, "f": state.f, "g": state.g}
+        if self.sides is not None:
+            tensors |= dict(zip(("side_x", "side_y"), map(_place, self.sides), strict=True))
+        tensors |= {f"history.{name}": torch.from_numpy(np.asarray(values)) for name, values in self.history.items()}
+        facts = {"value": self.value, "value_gw": self.value_gw, "epsilon": self.epsilon, "scale": list(self.scale)}
+        facts |= {"status": self.status.name, "numpy": plan.numpy, "stats": self.stats.facts()}
+        return write(path, "solution", {name: t for name, t in tensors.items() if t is not None}, facts)
+
+
+def _place(side: Side) -> Tensor:
+    return side if isinstance(side, Tensor) else side()
+
+
+def _map(plan: Plan, side: Side | None, how: str) -> Any:
+    """For each row a column: the one nearest to the mean of its row, or that of its largest entry."""
+    if _check.choice(how, ["mean", "argmax"], "how") == "argmax":
+        return plan.argmax()
+    if side is None:
+        raise ValueError("this file has no points, of which means could be taken: use map('argmax').")
+    target = _place(side).to(plan.v)
+    return _check.to_array(nearest(replace(plan, numpy=False).conditional_mean(target), target), plan.numpy)
+
+
+def load(path: str | Path, device: torch.device | str = "cpu") -> Solution:
+    """Read a solution that `Solution.save` wrote.
+
+    >>> import numpy as np, gromap, tempfile, pathlib
+    >>> X = np.random.default_rng(0).normal(size=(30, 2))
+    >>> sol = gromap.solve(X, X[::-1])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     again = gromap.load(sol.save(pathlib.Path(folder) / "match.safetensors"))
+    >>> again.value == sol.value
+    True
+    """
+    return read(path, "solution", device, _rebuild)
+
+
+def _score(tensors: dict[str, Tensor]) -> Score:
+    if "score" in tensors:
+        return Dense(tensors["score"])
+    return LowRank(tensors["q"], tensors["k"]) if "q" in tensors else Mixture(tensors["log_q"], tensors["log_k"])
+
+
+def _rebuild(tensors: dict[str, Tensor], facts: dict[str, Any]) -> Solution:
+    """Older files say "info" for "stats", and keep the minima in the history."""
+    history = {name.removeprefix("history."): t.cpu().numpy() for name, t in tensors.items() if name.startswith("history.")}
+    minima = {name: history.pop(name).tolist() for name in ("minima", "minima_starts") if name in history}
+    stats = Stats.of((facts["stats"] if "stats" in facts else facts["info"]) | minima)
+    return Solution(
+        plan=Plan(_score(tensors), tensors["u"], tensors["v"], tensors["a"], tensors["b"], facts["numpy"]),
+        state=State(tensors.get("gamma"), tensors.get("f"), tensors.get("g")),
+        value=facts["value"],
+        value_gw=facts["value_gw"],
+        epsilon=facts["epsilon"],
+        scale=(facts["scale"][0], facts["scale"][1]),
+        status=Status[facts["status"]],
+        history=history,
+        stats=stats,
+        sides=(tensors["side_x"], tensors["side_y"]) if "side_x" in tensors else None,
+    )

@@ -1,0 +1,101 @@
+"""gromap.solve: check, spaces, start, run, finish. It holds no word about any one solver."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from gromap._pair import Pair
+from gromap._progress import Progress
+from gromap._solution import Solution
+from gromap.search.starts import as_start
+from gromap.solvers.choose import as_solver
+from gromap.solvers.protocol import Callback, Solver
+from gromap.solvers.run import solve_pair
+
+
+def solve(
+    X: Any,
+    Y: Any,
+    a: Any = None,
+    b: Any = None,
+    *,
+    cost: Any = "euclidean",
+    epsilon: float = 1e-3,
+    scale: str | float | None = "auto",
+    method: str | Solver = "auto",
+    dim: Any = "auto",
+    init: Any = "auto",
+    max_iter: int | None = None,
+    tol: float | None = None,
+    seed: int = 0,
+    device: torch.device | str | None = None,
+    progress: bool = False,
+    callback: Callback | None = None,
+) -> Solution:
+    """Match two weighted clouds by entropic Gromov-Wasserstein:
+
+        min_π  Σ (c_X(x_i, x_k) - c_Y(y_j, y_l))² π_ij π_kl + ε KL(π | a⊗b)
+
+    Parameters
+    ----------
+    X, Y
+        (N, d) and (M, e) points, numpy or torch; square matrices of costs with ``cost="precomputed"``; or prepared `Space`s.
+    a, b
+        Weights >= 0; None = uniform.
+    cost
+        A name, a `Cost`, a function of two point tensors, or a pair of them for X and for Y.
+    epsilon
+        Temperature, in units of the scaled costs, squared.
+    scale
+        What costs are divided by. "each": each by its own unit (`Space.scale`: radius 1, as in the paper); "joint": both by the
+        larger unit; a number: both by it; None: taken as given. "auto" is "each".
+    method
+        "cnt", "kernel", "multiscale", or a solver object with options; "auto" is "multiscale" from 3000 points, or "cnt".
+        Those before: "entropic", "lowrank-cost", "lowrank", "sampled", "dual", "proximal", "proximal-kernel",
+        "conditional-gradient". One epsilon means the same for all that have an entropy.
+    dim
+        Axes of the embedding, a share of variance in (0, 1), or a pair; "auto" = 20, or N if there are fewer points.
+    init
+        "auto" or `Search(...)` (a global search on coarse clouds), "zero", "random", `landmarks(pairs)`, a (D, E) matrix, an
+        (N, M) plan, a map of N integers, an earlier `Solution`.
+    max_iter, tol
+        Outer steps (100), and the change of energy below which the loop stops (1e-5, in units of the scaled costs, squared);
+        None = those of the method.
+    seed
+        Of the random starts, and of landmarks of the embedding.
+    device
+        Where to compute. None: where the tensors are; numpy float32 arrays from 3000 points go to a GPU if there is one.
+    progress
+        Show a line on stderr while the work goes on.
+    callback
+        Called with an `Event` after each outer step; return True to stop.
+
+    Returns
+    -------
+    Solution
+        The coupling, the maps, the values, and how they were reached. numpy in, numpy out; torch in, torch out.
+
+    Raises
+    ------
+    Interrupted
+        On Ctrl-C; its `state` is a start for another call: ``solve(X, Y, init=error.state)``.
+    MemoryError
+        Where the solve would not fit, before it begins.
+
+    Examples
+    --------
+    >>> import numpy as np, gromap
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(100, 3)) * [3, 2, 1]
+    >>> turn = np.linalg.qr(rng.normal(size=(3, 3)))[0]
+    >>> sol = gromap.solve(X, X[::-1] @ turn)            # a reversed, rotated copy
+    >>> bool((sol.map() == np.arange(100)[::-1]).mean() > 0.95)
+    True
+    """
+    pair = Pair.of(X, Y, a, b, cost=cost, epsilon=epsilon, scale=scale, dim=dim, device=device, seed=seed)
+    solver = as_solver(method, pair, max_iter, tol)
+    solver.check(pair)
+    start = as_start(init, pair, solver.name)
+    return solve_pair(pair, solver, start, callback, Progress() if progress else None)

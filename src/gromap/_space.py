@@ -1,0 +1,260 @@
+"""Space: a weighted cloud with its base cost, embedded once and matched often."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from gromap import _check
+from gromap._progress import Event
+from gromap.geometry.costs import Cost, Indexed, Precomputed, Radial, as_cost
+from gromap.geometry.embedding import (
+    Embedding,
+    KernelPCA,
+    Method,
+    Moments,
+    Nystrom,
+    embed,
+    kernel_diagonal,
+    moments,
+    negative_mass,
+)
+from gromap.geometry.measure import Measure
+
+if TYPE_CHECKING:
+    from gromap.mesh.embedding import MeshEmbedding
+    from gromap.mesh.mesh import Mesh
+
+EXACT = 4096  # up to this many points `embedding="auto"` is exact kernel PCA
+REFINED = 50_000  # and up to this many it refines Nyström by a sweep over all pairs, for a spectrum right to 3e-6, else 4e-4
+
+
+class Space:
+    """A measure, its base cost and its embedding; the embedding is computed when first needed, then kept.
+
+    X: (N, d) points; N integers for `Tree` and `Precomputed` costs; an (N, N) matrix of costs for cost="precomputed".
+    a: weights, None = uniform.
+    dim: axes to keep; a float in (0, 1) asks for a share of the variance; "auto" = 20, or N if there are fewer points.
+    embedding: "auto", or `KernelPCA(...)`, `Nystrom(...)`.
+
+    >>> import numpy as np, gromap
+    >>> space = gromap.Space(np.random.default_rng(0).normal(size=(100, 3)), dim=10)
+    >>> space.features.shape, space.explained > 0.7, space.negative_mass < 1e-9
+    ((100, 10), True, True)
+    """
+
+    mesh_embedding: MeshEmbedding | None = None  #: how the points of `from_mesh` were found
+    vertices: Tensor | None = None  #: where they lie in space, (N, 3)
+
+    def __init__(
+        self,
+        X: Any,
+        a: Any = None,
+        *,
+        cost: Any = "euclidean",
+        dim: int | float | str = "auto",
+        embedding: str | Method = "auto",
+        seed: int = 0,
+        device: torch.device | str | None = None,
+        name: str = "X",
+    ):
+        self.name, self.numpy, self._seed = name, _check.is_numpy(X), seed
+        if isinstance(cost, str) and cost == "precomputed":
+            matrix = _check.cost_matrix(X, name)
+            X, cost = torch.arange(len(matrix), device=device or matrix.device), Precomputed(matrix)
+        self.cost: Cost = as_cost(cost)
+        if isinstance(self.cost, Indexed):
+            points, dtype = _check.indices(X, name, device), self.cost.dtype
+            self.cost = self.cost.to(points.device)
+        else:
+            points = _check.points(X, name, device)
+            dtype = points.dtype
+        self.cost.check(points)
+        _check_cost(self.cost, points, name)
+        like = torch.empty(0, dtype=dtype, device=points.device)
+        self.measure = Measure(points, _check.weights(a, len(points), "a" if name == "X" else "b", name, like))
+        self.dim = _check.dimension(dim, len(points), name)
+        if isinstance(embedding, str):
+            _check.choice(embedding, ["auto"], "embedding")
+            n = len(points)
+            embedding = KernelPCA() if n <= EXACT else Nystrom(refine=1 if n <= REFINED else 0)
+        self.method = embedding
+
+    @classmethod
+    def from_costs(
+        cls,
+        C: Any,
+        a: Any = None,
+        *,
+        dim: int | float | str = "auto",
+        embedding: str | Method = "auto",
+        seed: int = 0,
+        device: torch.device | str | None = None,
+        name: str = "C",
+    ) -> Space:
+        """The space of N points known by the symmetric (N, N) matrix of their costs alone: `Space(C, cost="precomputed")`.
+
+        >>> import numpy as np, gromap
+        >>> gromap.Space.from_costs(1.0 - np.eye(4), dim=3)
+        Space(4 points, Precomputed, 3 axes)
+        """
+        return cls(C, a, cost="precomputed", dim=dim, embedding=embedding, seed=seed, device=device, name=name)
+
+    @classmethod
+    def from_mesh(
+        cls,
+        mesh: Mesh | str | Path,
+        a: Any = None,
+        *,
+        cost: Any = "geodesic",
+        dim: int | float | str = "auto",
+        seed: int = 0,
+        device: torch.device | str | None = None,
+        callback: Callable[[Event], Any] | None = None,
+    ) -> Space:
+        """The space of a mesh, or of a mesh file, weighted by the areas of its vertices; the points of a cloud count alike.
+
+        cost: "geodesic", "heat", "diffusion" or "biharmonic" is the Euclidean distance between points of R^8 that stand for the
+        vertices (`space.mesh_embedding` tells how well; it is kept on disk, see gromap.mesh.cache). Any other cost is taken
+        between the vertices themselves.  callback: called with an `Event` at each stage.
+
+        >>> import gromap
+        >>> from gromap.datasets import humans
+        >>> gromap.Space.from_mesh(humans().source, cost="biharmonic")
+        Space(4000 points, Power(p=1.0), 20 axes)
+        """
+        from gromap.mesh.cache import cached_embedding
+        from gromap.mesh.embedding import METHODS
+        from gromap.mesh.io import read_mesh
+        from gromap.mesh.mesh import Mesh
+
+        mesh = mesh if isinstance(mesh, Mesh) else read_mesh(mesh)
+        weights = mesh.vertex_areas() if a is None and len(mesh.faces) else a
+        name = mesh.name or "the mesh"
+        if not (isinstance(cost, str) and cost in METHODS):
+            return cls(mesh.vertices, weights, cost=cost, dim=dim, seed=seed, device=device, name=name)
+        points = _check.points(mesh.vertices, name).numpy()
+        tell = (lambda text: callback(Event("mesh", 0, 0, note=text))) if callback else None
+        made = cached_embedding(replace(mesh, vertices=points), cost, seed=seed, device=device or "cpu", tell=tell)
+        space = cls(made.points.astype(points.dtype), weights, dim=dim, seed=seed, device=device, name=name)
+        space.mesh_embedding, space.vertices = made, torch.as_tensor(points, device=space.device)
+        return space
+
+    def __len__(self) -> int:
+        return len(self.measure)
+
+    def __repr__(self) -> str:
+        kept = f", {self.explained:.1%} of variance".replace("%", " %") if self.is_embedded else ""
+        axes = self.embedding.features.shape[1] if self.is_embedded else self.dim
+        cost = repr(self.cost) if not isinstance(self.cost, Indexed) else type(self.cost).__name__
+        return f"Space({len(self)} points, {cost}, {axes} axes{kept})"
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.measure.weights.dtype
+
+    @property
+    def device(self) -> torch.device:
+        return self.measure.weights.device
+
+    @cached_property
+    def embedding(self) -> Embedding:
+        return embed(self.cost, self.measure, self.dim, self.method, self._seed)
+
+    @property
+    def is_embedded(self) -> bool:
+        """Whether the embedding is known already."""
+        return "embedding" in self.__dict__
+
+    @property
+    def coordinates(self) -> Tensor:
+        """Where means make sense: the points of a cost of their distance, else the features.  (N, d) or (N, D)"""
+        return self.measure.points if isinstance(self.cost, Radial) else self.embedding.features.to(self.dtype)
+
+    def side(self) -> Tensor | Callable[[], Tensor]:
+        """The coordinates, or how to find them where they take an embedding."""
+        return self.coordinates if isinstance(self.cost, Radial) or self.is_embedded else lambda: self.coordinates
+
+    @cached_property
+    def negative_mass(self) -> float:
+        """How far the cost is from CNT: the share of negative eigenvalues of the centered kernel in Σ|θ|, 0 for a CNT cost."""
+        return negative_mass(self.cost, self.measure)
+
+    @cached_property
+    def scale(self) -> float:
+        """The unit of the cost: (radius of the cloud)^p for |x - x'|^p, else the squared radius of the embedded cloud."""
+        if self.cost.degree is not None:
+            scale = self.measure.radius() ** self.cost.degree
+        else:
+            scale = float(kernel_diagonal(self.cost, self.measure)[self.measure.support].max())
+        return scale if scale > 0 else 1.0
+
+    @cached_property
+    def moments(self) -> Moments:
+        """What the exact costs know beyond the kept axes: the squared norms of the embedding, and Σ_k a_k c_ik²."""
+        return moments(self.cost, self.measure)
+
+    @property
+    def explained(self) -> float:
+        """The share of the embedding's variance that the kept axes explain."""
+        return self.embedding.explained
+
+    @property
+    def spectrum(self) -> Any:
+        """The variance along each axis, decreasing."""
+        return self._out(self.embedding.spectrum)
+
+    @property
+    def features(self) -> Any:
+        """The centered embedding, |X_i - X_j|² ≈ c(x_i, x_j).  (N, D)"""
+        return self._out(self.embedding.features)
+
+    @property
+    def weights(self) -> Any:
+        return _check.to_array(self.measure.weights, self.numpy)
+
+    def project(self, points: Any) -> Any:
+        """Embed new points (Alg. Kernel-Proj): on the old ones this gives `features` again.  (n, D)"""
+        check = _check.indices if isinstance(self.cost, Indexed) else _check.points
+        new = check(points, "points", self.device, least=1)
+        if new.shape[1] != self.measure.points.shape[1]:
+            raise ValueError(f"points have {new.shape[1]} coordinates, the space has {self.measure.points.shape[1]}.")
+        self.cost.check(new)
+        return self._out(self.embedding.project(new.to(self.measure.points.dtype)))
+
+    def warn_if_not_cnt(self) -> None:
+        if not self.cost.cnt and self.negative_mass > 0.01:
+            _check.warn(
+                f"the cost of {self.name} is not conditionally of negative type: {self.negative_mass:.1%} of its spectrum is "
+                "negative and was left out of the embedding. The match minimizes a different cost; use method='kernel' "
+                "for the exact one or 'lowrank-cost' in linear memory (they may oscillate), or a CNT cost such as 'euclidean'."
+            )
+
+    def _out(self, x: Tensor) -> Any:
+        return _check.to_array(x.to(self.dtype), self.numpy)
+
+
+def _check_cost(cost: Cost, points: Tensor, name: str) -> None:
+    """A user's cost on a few points: right shape, finite, symmetric, zero on the diagonal."""
+    few = points[: min(len(points), 64)]
+    block = cost(few, few)
+    if not isinstance(block, Tensor) or block.shape != (len(few), len(few)):
+        got = tuple(block.shape) if isinstance(block, Tensor) else type(block).__name__
+        raise ValueError(
+            f"the cost of {name} must map (n, d) and (m, d) tensors to an (n, m) tensor, got {got} for n = m = {len(few)}."
+        )
+    if not bool(torch.isfinite(block).all()):
+        raise ValueError(f"the cost of {name} is NaN or infinite on some pairs of points.")
+    top = float(block.abs().max())
+    if float(block.diagonal().abs().max()) > 1e-6 * top:
+        raise ValueError(
+            f"the cost of {name} is not zero on the diagonal: c(x, x) = {float(block.diagonal().abs().max()):.3g}."
+        )
+    if float((block - block.mT).abs().max()) > 1e-5 * top:
+        raise ValueError(f"the cost of {name} is not symmetric: c(x, y) and c(y, x) differ.")

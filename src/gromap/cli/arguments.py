@@ -1,0 +1,34 @@
+"""Arguments and options that several commands share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+A = Annotated[Path, typer.Argument(metavar="A", help="The source: .ply .obj .off .stl .glb .vtk .vtp .npy .xyz .csv")]
+B = Annotated[Path, typer.Argument(metavar="B", help="The target, in any of these formats.")]
+Cost = Annotated[
+    str | None,
+    typer.Option(
+        help="geodesic, heat, diffusion, biharmonic, euclidean, sqeuclidean, power:0.5, gaussian:0.3, ...; two with a comma "
+        "are for A and for B. "
+        "By default geodesic for two meshes, else euclidean."
+    ),
+]
+Epsilon = Annotated[float, typer.Option(help="Blur of the coupling, for shapes of radius 1; smaller is sharper and slower.")]
+Dim = Annotated[int | None, typer.Option(min=1, help="Axes of the embedding; by default 20.")]
+Out = Annotated[
+    Path | None,
+    typer.Option("--out", "-o", metavar="FOLDER", help="Folder for the results; by default named after the shapes."),
+]
+PaperOut = Annotated[
+    Path | None, typer.Option("--out", "-o", metavar="FOLDER", help="Folder of records and report; by default paper.")
+]
+Seed = Annotated[int, typer.Option(help="For the random starts.")]
+Device = Annotated[str | None, typer.Option(help="cpu or cuda; by default a GPU for large shapes, if there is one.")]
+BenchDevice = Annotated[str, typer.Option("--device", help="cpu, cuda or cuda:1.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace existing results.")]
+Json = Annotated[bool, typer.Option("--json", help="Print report.json, and nothing else, to stdout.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.")]

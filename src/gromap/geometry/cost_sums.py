@@ -1,0 +1,81 @@
+"""Sums over all pairs of one cloud's costs, tile by tile: no N x N array.
+
+    cost_apply(cost, x, y, w)       (N, w)   Σ_j c(x_i, y_j) w_j                             kernel PCA, Kernel-Proj
+    cost_gradient(cost, x, a, w)    (N, d)   Σ_k (a_i a_k c_ik + w_ik) ∂c(x_i, x_k)/∂x_i     EGW-Grad
+
+On a CUDA device the sums of radial costs of float32 points go to a fused kernel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from gromap.geometry.costs import Radial, distances
+from gromap.transport.backend import fused_for
+from gromap.transport.score import Score
+from gromap.transport.tiles import tiling
+
+CostFunction = Callable[[Tensor, Tensor], Tensor]  # (n, d) and (m, d) points to an (n, m) block
+Pullback = Callable[[Tensor], Tensor]  # from (n, m) weights to Σ_k weight_ik ∂c(x_i, y_k)/∂x_i, (n, d)
+
+
+def cost_apply(cost: CostFunction, x: Tensor, y: Tensor, w: Tensor) -> Tensor:
+    """Σ_j c(x_i, y_j) w_j.  (N, w)
+
+    Blocks are computed in the precision of the cost and added up in that of w.
+    """
+    radial = getattr(cost, "radial", None)
+    if radial is not None and fused_for(x):
+        from gromap.geometry import kernels
+
+        return kernels.cost_apply(radial[0], radial[1], x, y, w)
+    out = w.new_zeros(len(x), w.shape[-1])
+    _, rows, cols = tiling(1, len(x), len(y), w)
+    for i in rows:
+        for j in cols:
+            block = cost(x[i], y[j])
+            out[i] += block @ w[j].to(block.dtype)
+    return out
+
+
+def cost_gradient(cost: CostFunction, x: Tensor, a: Tensor, w: Score) -> Tensor:
+    """Σ_k (a_i a_k c_ik + w_ik) ∂c(x_i, x_k)/∂x_i.  (N, d)"""
+    out = torch.zeros_like(x)
+    _, rows, cols = tiling(1, len(x), len(x), x)
+    for i in rows:
+        for j in cols:
+            c, pullback = _radial(cost, x[i], x[j]) if isinstance(cost, Radial) else _by_autograd(cost, x[i], x[j])
+            weight = w.entries(slice(None), i, j)[0]
+            out[i] += pullback(torch.addcmul(weight, c * a[i, None], a[j]).to(c.dtype))
+    return out
+
+
+def _radial(cost: Radial, x: Tensor, y: Tensor) -> tuple[Tensor, Pullback]:
+    """The derivative φ'(d) (x - y) / d, coordinate by coordinate, from differences; zero where two points coincide.
+
+    Written out: the backward pass of torch.cdist is less precise in float32.
+    """
+    d = distances(x, y)
+    c = cost.profile(d)
+    apart = d.clamp(min=torch.finfo(d.dtype).tiny ** 0.5)  # squares below are not numbers any more
+
+    def pullback(weight: Tensor) -> Tensor:
+        force = cost.slope(apart, c).div_(apart).mul_(weight)
+        return torch.stack([(s[:, None] - t).mul_(force).sum(1) for s, t in zip(x.mT, y.mT, strict=True)], 1)
+
+    return c, pullback
+
+
+def _by_autograd(cost: CostFunction, x: Tensor, y: Tensor) -> tuple[Tensor, Pullback]:
+    with torch.enable_grad():
+        x = x.detach().requires_grad_()
+        c = cost(x, y)
+    if not c.requires_grad:
+        raise TypeError(
+            "the cost has no derivative with respect to the points: compute it with differentiable torch operations, "
+            "or detach the points if you do not need their gradient."
+        )
+    return c.detach(), lambda weight: torch.autograd.grad(c, x, weight)[0]

@@ -1,0 +1,371 @@
+"""Base costs c(x, x'): one frozen dataclass each, one line of maths.
+
+A cost maps (n, d) and (m, d) points to an (n, m) block, is symmetric, and is exactly zero on the diagonal. Costs that are
+*conditionally of negative type* (CNT) are squared distances in a feature space (Thm. Schoenberg): all of these are, except
+`Power(p)` for p > 2 and whatever the user brings in `Precomputed` and `Custom`; `Space.negative_mass` measures those.
+A new cost is one class with `__call__`; it inherits the rest. One of the distance alone is a `Radial` with φ and φ'.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from torch import Tensor
+
+__all__ = ["Cost", "Custom", "Exponential", "Gaussian", "Hyperbolic", "Power", "Precomputed", "Spherical", "Tree"]
+
+FLAT = 16  # coordinates up to which distances on a GPU are faster one coordinate at a time
+
+
+def distances(x: Tensor, y: Tensor) -> Tensor:
+    """|x_i - y_j| from the differences, never from a product: exactly zero when x_i = y_j.  (n, m)"""
+    if x.is_cuda and x.shape[1] <= FLAT and not (x.requires_grad or y.requires_grad):  # cdist takes a thread block per pair
+        squares = x.new_zeros(len(x), len(y))
+        for s, t in zip(x.mT, y.mT, strict=True):
+            gaps = s[:, None] - t
+            squares.addcmul_(gaps, gaps)
+        return squares.sqrt_()
+    return torch.cdist(x, y, compute_mode="donot_use_mm_for_euclid_dist")
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Base class of the costs. Points are rows of coordinates unless a cost says otherwise."""
+
+    def __call__(self, x: Tensor, y: Tensor) -> Tensor:
+        raise TypeError(f"{type(self).__name__} defines no cost: write its __call__(x, y).")
+
+    def check(self, points: Tensor) -> None:
+        """Raise ValueError if some points lie outside the domain of the cost."""
+
+    def to(self, device: torch.device) -> Cost:
+        return self
+
+    @property
+    def degree(self) -> float | None:
+        """The p of c(t x, t x') = t^p c(x, x'), for powers of the Euclidean norm."""
+        return None
+
+    @property
+    def cnt(self) -> bool:
+        """Whether the cost is known to be conditionally of negative type."""
+        return True
+
+    @property
+    def squared(self) -> Cost:
+        """c², as a cost."""
+        return Custom(lambda x, y: self(x, y).square())
+
+    @property
+    def radial(self) -> tuple[str, float] | None:
+        """The name and the parameter of the formula, for the costs of |x - x'| that a fused kernel serves."""
+        return None
+
+
+@dataclass(frozen=True)
+class Radial(Cost):
+    """c(x, x') = φ(|x - x'|): a cost of the distance alone, whose derivative is known."""
+
+    def profile(self, d: Tensor) -> Tensor:
+        """φ(d)"""
+        raise TypeError(f"{type(self).__name__} defines no cost: write its profile(d).")
+
+    def slope(self, d: Tensor, c: Tensor) -> Tensor:
+        """φ'(d) for d > 0, given c = φ(d) as well."""
+        raise TypeError(f"{type(self).__name__} defines no derivative: write its slope(d, c).")
+
+    def __call__(self, x: Tensor, y: Tensor) -> Tensor:
+        return self.profile(distances(x, y))
+
+
+@dataclass(frozen=True)
+class Power(Radial):
+    """|x - x'|^p. CNT for 0 < p <= 2; p = 1 is "euclidean", p = 2 is "sqeuclidean".
+
+    >>> Power(2.0)(torch.tensor([[0.0], [1.0]]), torch.tensor([[3.0]])).flatten()
+    tensor([9., 4.])
+    """
+
+    p: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not self.p > 0:
+            raise ValueError(f"Power(p) expects p > 0, got p = {self.p}.")
+
+    @property
+    def degree(self) -> float | None:
+        return float(self.p)
+
+    @property
+    def cnt(self) -> bool:
+        return self.p <= 2
+
+    @property
+    def squared(self) -> Cost:
+        return Power(2 * self.p)
+
+    @property
+    def radial(self) -> tuple[str, float] | None:
+        return "power", float(self.p)
+
+    def profile(self, d: Tensor) -> Tensor:
+        if self.p == 1:
+            return d
+        if self.p == 2:
+            return d.square()
+        apart = d > 0  # the derivative of d^p at d = 0 is taken as zero
+        return torch.where(apart, torch.where(apart, d, 1.0) ** self.p, 0.0)
+
+    def slope(self, d: Tensor, c: Tensor) -> Tensor:
+        return self.p * c / d
+
+
+@dataclass(frozen=True)
+class Gaussian(Radial):
+    """2 - 2 exp(-|x - x'|² / 2σ²), the squared distance in the Gaussian RKHS; σ in the units of the data."""
+
+    sigma: float
+
+    def __post_init__(self) -> None:
+        _positive(self, "sigma")
+
+    @property
+    def radial(self) -> tuple[str, float] | None:
+        return "gaussian", float(self.sigma)
+
+    def profile(self, d: Tensor) -> Tensor:
+        return -2 * torch.expm1(-d.square() / (2 * self.sigma**2))
+
+    def slope(self, d: Tensor, c: Tensor) -> Tensor:
+        return (2 - c) * d / self.sigma**2
+
+
+@dataclass(frozen=True)
+class Exponential(Radial):
+    """2 - 2 exp(-|x - x'| / σ), the squared distance in the RKHS of the exponential (Laplacian) kernel."""
+
+    sigma: float
+
+    def __post_init__(self) -> None:
+        _positive(self, "sigma")
+
+    @property
+    def radial(self) -> tuple[str, float] | None:
+        return "exponential", float(self.sigma)
+
+    def profile(self, d: Tensor) -> Tensor:
+        return -2 * torch.expm1(-d / self.sigma)
+
+    def slope(self, d: Tensor, c: Tensor) -> Tensor:
+        return (2 - c) / self.sigma
+
+
+@dataclass(frozen=True)
+class Spherical(Cost):
+    """The angle between unit vectors, 2 atan2(|x - x'|, |x + x'|)."""
+
+    def __call__(self, x: Tensor, y: Tensor) -> Tensor:
+        return 2 * torch.atan2(distances(x, y), distances(x, -y))
+
+    def check(self, points: Tensor) -> None:
+        norms = points.norm(dim=-1)
+        off = (norms - 1).abs().argmax()
+        if abs(float(norms[off]) - 1) > 1e-3:
+            raise ValueError(
+                f"the spherical cost expects unit vectors, but row {int(off)} has norm {float(norms[off]):.4g}: "
+                "divide each point by its norm first."
+            )
+
+
+@dataclass(frozen=True)
+class Hyperbolic(Cost):
+    """The geodesic distance of the Poincaré ball, 2 asinh(|x - x'| / sqrt((1 - |x|²)(1 - |x'|²)))."""
+
+    def __call__(self, x: Tensor, y: Tensor) -> Tensor:
+        room = (1 - x.square().sum(-1))[:, None] * (1 - y.square().sum(-1))
+        return 2 * torch.asinh(distances(x, y) / room.sqrt())
+
+    def check(self, points: Tensor) -> None:
+        norms = points.norm(dim=-1)
+        far = norms.argmax()
+        if not float(norms[far]) < 1:
+            raise ValueError(
+                f"the hyperbolic cost expects points of the open unit ball, but row {int(far)} has norm "
+                f"{float(norms[far]):.4g}: rescale the points into the Poincaré ball first."
+            )
+
+
+@dataclass(frozen=True, eq=False)
+class Indexed(Cost):
+    """A cost whose points are integers 0 .. size-1: nodes of a tree, rows of a matrix."""
+
+    @property
+    def size(self) -> int:
+        raise TypeError(f"{type(self).__name__} defines no size.")
+
+    @property
+    def dtype(self) -> torch.dtype:
+        raise TypeError(f"{type(self).__name__} defines no dtype.")
+
+    def check(self, points: Tensor) -> None:
+        low, high = int(points.min()), int(points.max())
+        if low < 0 or high >= self.size:
+            bad = low if low < 0 else high
+            raise ValueError(f"{type(self).__name__} knows the points 0 .. {self.size - 1}, got index {bad}.")
+
+
+@dataclass(frozen=True, eq=False)
+class Precomputed(Indexed):
+    """c(i, j) = C[i, j] from a symmetric matrix with a zero diagonal; `Space.from_costs(C)` is the short way."""
+
+    matrix: Tensor = field(repr=False)
+
+    @property
+    def cnt(self) -> bool:
+        return False
+
+    @property
+    def size(self) -> int:
+        return len(self.matrix)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.matrix.dtype
+
+    def __call__(self, x: Tensor, y: Tensor) -> Tensor:
+        return self.matrix[x[:, 0, None], y[:, 0]]
+
+    def to(self, device: torch.device) -> Cost:
+        return Precomputed(self.matrix.to(device))
+
+
+@dataclass(frozen=True, eq=False)
+class Tree(Indexed):
+    """The path length between nodes of a weighted tree: depth(x) + depth(x') - 2 depth(common ancestor).
+
+    `parent[i]` is the parent of node i (-1 for the root), `length[i]` the length of the edge between them.
+    Constant time per pair: the ancestor is the shallowest node between both on an Euler tour (a range minimum).
+
+    >>> tree = Tree.from_parents([-1, 0, 0, 1])          # 3 - 1 - 0 - 2
+    >>> tree(torch.tensor([[3]]), torch.tensor([[2], [1]]))
+    tensor([[3., 1.]], dtype=torch.float64)
+    """
+
+    depth: Tensor = field(repr=False)  # (nodes,)
+    first: Tensor = field(repr=False)  # (nodes,) first visit of the tour
+    table: Tensor = field(repr=False)  # (levels, tour) minimum depth over [t, t + 2^level)
+
+    @classmethod
+    def from_parents(cls, parent: object, length: object = None) -> Tree:
+        parents = np.asarray(parent, dtype=np.int64)
+        n = len(parents)
+        lengths = np.ones(n) if length is None else np.asarray(length, dtype=np.float64)
+        roots = np.flatnonzero(parents < 0)
+        if parents.ndim != 1 or len(roots) != 1 or parents.max(initial=-1) >= n or lengths.shape != (n,):
+            raise ValueError(
+                f"a tree needs one parent index per node, -1 for its single root, and one length per node; got parents of "
+                f"shape {parents.shape} with {len(roots)} roots and lengths of shape {lengths.shape}."
+            )
+        if not (np.isfinite(lengths).all() and (np.delete(lengths, roots) >= 0).all()):
+            raise ValueError("the edge lengths of a tree must be finite and >= 0.")
+        return cls(*_euler_tour(parents, lengths, int(roots[0])))
+
+    @property
+    def size(self) -> int:
+        return len(self.depth)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.depth.dtype
+
+    def __call__(self, x: Tensor, y: Tensor) -> Tensor:
+        x, y = x[:, 0, None], y[None, :, 0]
+        lo, hi = torch.minimum(self.first[x], self.first[y]), torch.maximum(self.first[x], self.first[y])
+        level = (hi - lo + 1).double().log2().floor().long()
+        shallowest = torch.minimum(self.table[level, lo], self.table[level, hi + 1 - (1 << level)])
+        return self.depth[x] + self.depth[y] - 2 * shallowest
+
+    def to(self, device: torch.device) -> Cost:
+        return Tree(self.depth.to(device), self.first.to(device), self.table.to(device))
+
+
+@dataclass(frozen=True)
+class Custom(Cost):
+    """Any function of two batches of points, torch tensors (n, d) and (m, d) to (n, m)."""
+
+    function: Callable[[Tensor, Tensor], Tensor]
+
+    @property
+    def cnt(self) -> bool:
+        return False
+
+    def __call__(self, x: Tensor, y: Tensor) -> Tensor:
+        return self.function(x, y)
+
+
+NAMES: dict[str, Cost] = {
+    "euclidean": Power(1.0),
+    "sqeuclidean": Power(2.0),
+    "spherical": Spherical(),
+    "hyperbolic": Hyperbolic(),
+}
+
+
+def as_cost(cost: str | Cost | Callable[[Tensor, Tensor], Tensor]) -> Cost:
+    """A cost from its name, from itself or from a function.
+
+    >>> as_cost("sqeuclidean")
+    Power(p=2.0)
+    """
+    if isinstance(cost, Cost):
+        return cost
+    if isinstance(cost, str):
+        if cost in NAMES:
+            return NAMES[cost]
+        near = difflib.get_close_matches(cost, NAMES, n=1, cutoff=0.0)[0]
+        raise ValueError(
+            f"unknown cost {cost!r}: did you mean {near!r}? Known names: {', '.join(NAMES)}; "
+            "costs with parameters are objects: Power(p), Gaussian(sigma), Exponential(sigma), Tree.from_parents(parent)."
+        )
+    if callable(cost):
+        return Custom(cost)
+    raise TypeError(f"cost must be a name, a gromap cost or a function of two point tensors, got {type(cost).__name__}.")
+
+
+def _positive(cost: Cost, name: str) -> None:
+    value = getattr(cost, name)
+    if not value > 0:
+        raise ValueError(f"{type(cost).__name__}({name}) expects {name} > 0, got {value}.")
+
+
+def _euler_tour(parents: np.ndarray, lengths: np.ndarray, root: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Depths, first visits and the sparse table of range minima over the depths met on an Euler tour."""
+    n = len(parents)
+    children: list[list[int]] = [[] for _ in range(n)]
+    for node in np.flatnonzero(parents >= 0):
+        children[parents[node]].append(int(node))
+    depth, first, tour = np.zeros(n), np.full(n, -1), [root]
+    first[root] = 0
+    stack = [(root, iter(children[root]))]
+    while stack:
+        node, rest = stack[-1]
+        child = next(rest, None)
+        if child is None:
+            stack.pop()
+            if stack:
+                tour.append(stack[-1][0])
+            continue
+        depth[child], first[child] = depth[node] + lengths[child], len(tour)
+        tour.append(child)
+        stack.append((child, iter(children[child])))
+    if (first < 0).any():
+        raise ValueError(f"the parents contain a cycle: node {int(np.argmin(first))} cannot be reached from the root {root}.")
+    table = [depth[tour]]
+    while 2 ** len(table) <= len(tour):
+        last, half = table[-1], 2 ** (len(table) - 1)
+        table.append(np.minimum(last, np.append(last[half:], np.full(half, np.inf))))
+    return torch.from_numpy(depth), torch.from_numpy(first), torch.from_numpy(np.stack(table))

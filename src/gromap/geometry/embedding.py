@@ -1,0 +1,236 @@
+"""Embeddings X_i with |X_i - X_j|² = c(x_i, x_j): weighted kernel PCA (Alg. Kernel, Kernel-PCA, Kernel-Proj).
+
+The centered kernel is K = -½ H C Hᵀ with H = I - 1 aᵀ: no base point is needed. With the eigenpairs (θ_d, V_d) of
+A = diag(√a) K diag(√a),
+
+    X = K diag(√a) V / √θ        features, centered, with covariance diag(θ); also defined where a_i = 0
+    X(x) = -½ c(x, ·) B + shift  Kernel-Proj, with B = diag(√a) V / √θ: the same map for old and for new points
+
+Without the centring, K = -½ C has eigenvalues of both signs: `signed_factors` keeps the largest in magnitude, for any cost.
+
+The eigenpairs are found by block Krylov iterations (eigen.py), from a random start, or from a Nyström embedding of a few
+landmarks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from gromap.geometry.cost_sums import cost_apply
+from gromap.geometry.costs import Cost, Power
+from gromap.geometry.eigen import OVERSAMPLING, Kernel, KernelPCA, eigenpairs, is_small, krylov
+from gromap.geometry.measure import Measure, drawn_points, farthest_points, nearest, own_generator
+
+ROUGH = 1e-2  # residual of eigenvectors that a sweep should have mended: landmarks gave no start for it
+CUTOFF = 1e-13  # eigenvalues below this share of the largest are rounding errors: their features are zero
+
+
+@dataclass(frozen=True)
+class Nystrom:
+    """Kernel PCA of some landmarks, extended to all points, then refined by `refine` exact sweeps over all pairs, or more.
+
+    `choice`: "random" draws landmarks by weight, "farthest" spreads them. With `refine=0` the cost is linear in N; else sweeps
+    go on where landmarks were so bad a choice that residuals are above 1 % of the top eigenvalue.
+    """
+
+    landmarks: int = 2000
+    refine: int = 1
+    choice: str = "random"
+
+    def __post_init__(self) -> None:
+        if self.landmarks < 2 or self.refine < 0:
+            raise ValueError(f"Nystrom needs landmarks >= 2 and refine >= 0, got {self.landmarks} and {self.refine}.")
+        if self.choice not in ("random", "farthest"):
+            raise ValueError(f"Nystrom's choice is 'random' or 'farthest', got {self.choice!r}.")
+
+
+Method = KernelPCA | Nystrom
+
+
+@dataclass(frozen=True)
+class Embedding:
+    """Centered features of a measure, their variances, and the map that embeds new points."""
+
+    features: Tensor  # (N, D) float64
+    spectrum: Tensor  # (D,) variance along each axis, decreasing
+    variance: float  # trace of A: the variance of the full embedding
+    residual: float  # largest |A V_d - θ_d V_d| / θ_1
+    project: Callable[[Tensor], Tensor]
+
+    @property
+    def explained(self) -> float:
+        """The share of the variance that the D axes keep."""
+        return float(self.spectrum.clamp(min=0).sum()) / self.variance if self.variance > 0 else 1.0
+
+
+def embed(cost: Cost, measure: Measure, dim: int | float, method: Method, seed: int = 0) -> Embedding:
+    """Embed a measure in `dim` axes, or in as many as explain the share `dim` of the variance (a float below 1)."""
+    if isinstance(cost, Power) and cost.p == 2:
+        return _linear(measure, dim)
+    if isinstance(dim, int):
+        return _kernel_pca(cost, measure, dim, method, seed)
+    axes = 16
+    while True:
+        axes = min(axes, len(measure))
+        found = _kernel_pca(cost, measure, axes, method, seed)
+        share = found.spectrum.cumsum(0) / found.variance
+        if axes == len(measure) or float(share[-1]) >= dim:
+            return _truncate(found, 1 + int((share < dim - 1e-12).sum().clamp(max=axes - 1)))
+        axes *= 2
+
+
+def negative_mass(cost: Cost, measure: Measure, sample: int = 512, seed: int = 0) -> float:
+    """The share of negative eigenvalues in Σ|θ|, zero for a CNT cost; on at most `sample` points."""
+    support = measure.support
+    if len(support) > sample:
+        generator = own_generator(seed)
+        support = support[torch.randperm(len(support), generator=generator)[:sample].to(support.device)]
+    a = measure.weights[support].double()
+    theta = torch.linalg.eigvalsh(Kernel(cost, measure.points[support], a / a.sum()).matrix())
+    rounding = CUTOFF * len(theta) * theta.abs().max()
+    return float(-theta[theta < -rounding].sum() / theta.abs().sum().clamp(min=1e-300))
+
+
+class Factors(NamedTuple):
+    """-½ c(x_i, x_j) ≈ Σ_d signs_d values_id values_jd."""
+
+    values: Tensor  # (N, D) float64
+    signs: Tensor  # (D,) 1 or -1
+    error: float  # (Σ a_i a_j (c_ij - ĉ_ij)² / Σ a_i a_j c_ij²)^½
+
+
+def signed_factors(cost: Cost, measure: Measure, dim: int, seed: int = 0) -> Factors:
+    """The best symmetric approximation of rank `dim` to the cost, in the metric of the weights; no need for it to be CNT."""
+    a = measure.weights.double()
+    kernel = Kernel(cost, measure.points, a, centered=False)
+    theta, _, image, _ = eigenpairs(kernel, dim, KernelPCA(tol=1e-6), own_generator(seed))
+    kept = theta.abs() > CUTOFF * len(a) * theta.abs().max()
+    values = image * torch.where(kept, theta.abs().clamp(min=1e-300).rsqrt(), 0.0)
+    total = 0.25 * float(a @ cost_apply(lambda x, y: cost(x, y).square(), measure.points, measure.points, a[:, None])[:, 0])
+    missed = 1 - float(theta.square().sum()) / total if total > 0 else 0.0
+    return Factors(values, torch.where(theta < 0, -1.0, 1.0).to(values), max(0.0, missed) ** 0.5)
+
+
+def kernel_diagonal(cost: Cost, measure: Measure) -> Tensor:
+    """The squared norms |X_i|² of the exact embedding.  (N,)"""
+    return Kernel(cost, measure.points, measure.weights.double()).diagonal()
+
+
+class Moments(NamedTuple):
+    """Sums over all pairs of a measure, in linear memory."""
+
+    norms: Tensor  # (N,) |X_i|² of the exact, centered embedding
+    squares: Tensor  # (N,) Σ_k a_k c(x_i, x_k)²
+
+
+def moments(cost: Cost, measure: Measure) -> Moments:
+    """Two sweeps over all pairs; none for squared Euclidean costs, which are polynomials."""
+    x, a = measure.points, measure.weights.double()
+    if isinstance(cost, Power) and cost.p == 2:
+        x = x.double() - a @ x.double()
+        s = x.square().sum(-1)
+        covariance = x.mT @ (a[:, None] * x)
+        skew = x.mT @ (a * s)
+        return Moments(s, s**2 + 2 * s * (a @ s) + a @ s**2 + 4 * (x @ covariance * x).sum(-1) - 4 * x @ skew)
+    mean, squares = (cost_apply(c, x, x, a[:, None])[:, 0] for c in (cost, cost.squared))
+    return Moments(mean - 0.5 * (a @ mean), squares)
+
+
+def kernel_matrix(costs: Tensor, a: Tensor) -> Tensor:
+    """Alg. Kernel: -½ H C Hᵀ, centered with the weights.  (N, N)"""
+    mean = costs @ a
+    return -0.5 * (costs - mean[:, None] - mean + a @ mean)
+
+
+def _kernel_pca(cost: Cost, measure: Measure, dim: int, method: Method, seed: int) -> Embedding:
+    kernel = Kernel(cost, measure.points, measure.weights.double())
+    generator = own_generator(seed)
+    if isinstance(method, KernelPCA) or is_small(len(measure), dim):
+        exact = method if isinstance(method, KernelPCA) else KernelPCA()
+        return _finish(kernel, *eigenpairs(kernel, dim, exact, generator))
+    start = _landmark_embedding(cost, measure, min(len(measure), dim + OVERSAMPLING), method, generator)
+    if method.refine == 0:
+        return _truncate(_recenter(start, measure), dim)
+    guess = kernel.root[:, None] * start.project(measure.points)
+    return _finish(kernel, *krylov(kernel, guess, dim, ROUGH, KernelPCA.max_sweeps, method.refine))
+
+
+def _finish(kernel: Kernel, theta: Tensor, v: Tensor, image: Tensor, residual: float) -> Embedding:
+    """Features K diag(√a) V / √θ, with signs fixed by the third moments: they do not depend on the order of the points."""
+    kept = theta > CUTOFF * len(v) * theta.abs().max()
+    inverse = torch.where(kept, theta.clamp(min=1e-300).rsqrt(), 0.0)
+    features = image * inverse
+    skew = kernel.a @ features**3
+    inverse = torch.where(skew < 0, -inverse, inverse)
+    features = image * inverse
+    b = kernel.root[:, None] * v * inverse
+    b = b - kernel.a[:, None] * b.sum(0)
+    mean = kernel.a @ features
+    cost, points = kernel.cost, kernel.points
+    shift = features[:1] - mean + 0.5 * cost_apply(cost, points[:1], points, b)
+
+    def project(new: Tensor) -> Tensor:
+        return -0.5 * cost_apply(cost, new, points, b) + shift
+
+    variance = float(kernel.a @ kernel.diagonal())
+    return Embedding(features - mean, torch.where(kept, theta, 0.0), variance, residual, project)
+
+
+def _landmark_embedding(cost: Cost, measure: Measure, dim: int, method: Nystrom, generator: torch.Generator) -> Embedding:
+    """Exact kernel PCA of the landmarks, each carrying the mass of the points nearest to it."""
+    points, a = measure.points, measure.weights.double()
+    count = min(method.landmarks, len(measure.support))
+    if method.choice == "random":
+        chosen = drawn_points(a, count, generator)
+    else:
+        alive = points[measure.support]
+        gap = farthest_points(lambda i: cost(alive, alive[i][None])[:, 0], torch.zeros_like(measure.support[0]), count)
+        chosen = measure.support[gap]
+    landmarks = points[chosen]
+    if cost.radial is not None:
+        owner = nearest(points, landmarks)
+    else:
+        rows = max(1, (1 << 22) // count)
+        owner = torch.cat([cost(piece, landmarks).argmin(1) for piece in points.split(rows)])
+    mass = torch.zeros(count, dtype=a.dtype, device=a.device).index_add_(0, owner, a)
+    full = mass > 0
+    exact = KernelPCA(tol=1e-9 if method.refine == 0 else 1e-5)  # beyond this a sweep over all pairs sees no difference
+    return _kernel_pca(cost, Measure(landmarks[full], mass[full]), min(dim, int(full.sum())), exact, seed=0)
+
+
+def _recenter(coarse: Embedding, measure: Measure) -> Embedding:
+    """The landmark embedding on all points: centered and turned to the principal axes of the whole measure.
+
+    Its variance is that of the landmarks: the exact one would take a sweep over all pairs.
+    """
+    a = measure.weights.double()
+    x = coarse.project(measure.points)
+    mean = a @ x
+    theta, turn = (z.flip(-1) for z in torch.linalg.eigh((x - mean).mT @ (a[:, None] * (x - mean))))
+    project = coarse.project
+    return Embedding((x - mean) @ turn, theta, coarse.variance, float("nan"), lambda new: (project(new) - mean) @ turn)
+
+
+def _linear(measure: Measure, dim: int | float) -> Embedding:
+    """Squared Euclidean costs: the centered points themselves, or their leading principal axes if `dim` asks for fewer."""
+    x, a = measure.points.double(), measure.weights.double()
+    mean = a @ x
+    covariance = (x - mean).mT @ (a[:, None] * (x - mean))
+    theta, turn = (z.flip(-1) for z in torch.linalg.eigh(covariance))
+    variance = float(theta.sum())
+    keep = dim if isinstance(dim, int) else 1 + int((theta.cumsum(0) < (dim - 1e-12) * variance).sum())
+    if keep >= x.shape[1]:
+        spectrum = covariance.diagonal()
+        return Embedding(x - mean, spectrum, variance, 0.0, lambda new: new.double() - mean)
+    turn = turn[:, :keep]
+    return Embedding((x - mean) @ turn, theta[:keep], variance, 0.0, lambda new: (new.double() - mean) @ turn)
+
+
+def _truncate(e: Embedding, dim: int) -> Embedding:
+    project = e.project
+    return Embedding(e.features[:, :dim], e.spectrum[:dim], e.variance, e.residual, lambda new: project(new)[:, :dim])

@@ -1,0 +1,173 @@
+"""The recipe for two meshes: search at a blurred temperature, then sharpen the match at the one asked for.
+
+The search runs on coarse versions of both shapes. Their grain is visible at low temperatures, where it makes minima of its own,
+and is blurred away at `SEARCH_EPSILON`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from gromap import _check
+from gromap._pair import default_device
+from gromap._progress import Event, Progress
+from gromap._solution import Interrupted, Solution, Stats, Status
+from gromap._solve import solve
+from gromap._space import Space
+from gromap.mesh.io import read_mesh
+from gromap.mesh.mesh import Mesh
+from gromap.solvers.protocol import Callback
+
+SEARCH_EPSILON = 1e-3  # the lowest temperature of the search
+Shape = Mesh | str | Path | Space
+
+
+def match(
+    source: Shape,
+    target: Shape,
+    *,
+    cost: Any = "auto",
+    epsilon: float = 3e-4,
+    dim: Any = "auto",
+    init: Any = "auto",
+    refine: bool = True,
+    seed: int = 0,
+    device: torch.device | str | None = None,
+    progress: bool = False,
+    callback: Callback | None = None,
+) -> Solution:
+    """Match two meshes: a global search at the temperature max(epsilon, 1e-3), refined at `epsilon`.
+
+    Parameters
+    ----------
+    source, target
+        Meshes, mesh files, or prepared `Space`s.
+    cost
+        As in `Space.from_mesh`, or a pair for both sides; "auto" is "geodesic" if all meshes have faces, else "euclidean".
+    epsilon
+        Temperature of the returned match, in units of the scaled costs, squared.
+    dim
+        Axes of the embedding, as in `gromap.solve`, or a pair for both sides.
+    init
+        Start of the search, as in `gromap.solve`.
+    refine
+        False: stop after the search.
+    seed
+        Of the embeddings and the random starts.
+    device
+        Where to compute. None: where a given `Space` is; a GPU for two float32 meshes from 3000 vertices, if there is one.
+    progress
+        Show a line on stderr while the work goes on.
+    callback
+        Called with an `Event` at each stage of the embeddings and after each outer step; return True after a step to stop.
+
+    Returns
+    -------
+    Solution
+        That of the last temperature, with its history; `stats` has the seconds of both solves, and the minima of the search.
+        After Ctrl-C the best so far, with status INTERRUPTED; KeyboardInterrupt if there is none yet.
+
+    Examples
+    --------
+    >>> from gromap.datasets import humans
+    >>> pair = humans()
+    >>> sol = match(pair.source, pair.target, cost="biharmonic", refine=False)
+    >>> pair.error(sol.map()) < 0.05
+    True
+    """
+    _check.positive(epsilon, "epsilon")
+    x, y = _spaces((source, target), _check.pair(cost), _check.pair(dim), seed, device, progress, callback)
+    warm, sol = max(epsilon, SEARCH_EPSILON), None
+    temperature = warm
+    try:
+        sol = solve(x, y, epsilon=warm, init=init, seed=seed, progress=progress, callback=callback)
+        if not refine or epsilon >= warm or sol.status is Status.STOPPED:
+            return sol
+        temperature = epsilon
+        _tell(callback, "sharpen")
+        end = solve(x, y, epsilon=epsilon, init=sol, progress=progress, callback=_prefixed("sharpen", callback))
+    except Interrupted as error:
+        _tell(callback, "keep the best so far; Ctrl-C again to leave at once")
+        best = solve(x, y, epsilon=temperature, init=error.state, max_iter=1)
+        return replace(best, status=Status.INTERRUPTED)
+    except KeyboardInterrupt:  # between two steps of the solver
+        if sol is None:
+            raise
+        return replace(sol, status=Status.INTERRUPTED)
+    return replace(end, stats=_joined(sol.stats, end.stats))
+
+
+def auto_cost(meshes: Sequence[Mesh]) -> str:
+    """The default cost between meshes: along the surface if all of them have one."""
+    return "geodesic" if all(len(mesh.faces) for mesh in meshes) else "euclidean"
+
+
+def _spaces(
+    shapes: tuple[Shape, Shape],
+    costs: tuple[Any, Any],
+    dims: tuple[Any, Any],
+    seed: int,
+    device: torch.device | str | None,
+    progress: bool,
+    callback: Callback | None,
+) -> list[Space]:
+    """Both shapes as spaces, in one precision and on one device."""
+    read = [shape if isinstance(shape, Mesh | Space) else read_mesh(shape) for shape in shapes]
+    meshes, ready = [z for z in read if isinstance(z, Mesh)], [z for z in read if isinstance(z, Space)]
+    for name, shape, cost, dim in zip(("source", "target"), read, costs, dims, strict=True):
+        if isinstance(shape, Space) and not (_check.is_auto(cost) and _check.is_auto(dim)):
+            raise ValueError(f"the {name} is a Space, which has its own cost and dim: set them when you build it.")
+    default = auto_cost(meshes)
+    given = [np.float32 if space.dtype == torch.float32 else np.float64 for space in ready]
+    dtype = np.dtype(given[0]) if given else np.result_type(np.float32, *(mesh.vertices for mesh in meshes))
+    if device is None:
+        points = min(len(mesh.vertices) for mesh in meshes) if meshes and dtype == np.float32 else 0
+        device = ready[0].device if ready else default_device(points)
+    show, spaces = Progress() if progress and meshes else None, []
+    for name, shape, cost, dim in zip(("source", "target"), read, costs, dims, strict=True):
+        if isinstance(shape, Space):
+            spaces.append(shape)
+            continue
+        on_stage = _prefixed(shape.name or name, _both(show, callback))
+        mesh = replace(shape, vertices=shape.vertices.astype(dtype))
+        base = default if _check.is_auto(cost) else cost
+        spaces.append(Space.from_mesh(mesh, cost=base, dim=dim, seed=seed, device=device, callback=on_stage))
+    if show:
+        show.close()
+    return spaces
+
+
+def _both(show: Progress | None, callback: Callback | None) -> Callback | None:
+    """One callback that does what both do."""
+    if show is None or callback is None:
+        return show or callback
+
+    def both(event: Event) -> Any:
+        show(event)
+        return callback(event)
+
+    return both
+
+
+def _prefixed(what: str, callback: Callback | None) -> Callback | None:
+    """A callback for events whose line begins with what is being done."""
+    if callback is None:
+        return None
+    return lambda event: callback(event._replace(note=f"{what}, {event}"))
+
+
+def _tell(callback: Callback | None, note: str) -> None:
+    if callback is not None:
+        callback(Event("mesh", 0, 0, note=note))
+
+
+def _joined(search: Stats, end: Stats) -> Stats:
+    """The facts of the last solve, what only the search knows, and the seconds of both."""
+    seconds = {name: search.seconds[name] + end.seconds[name] for name in search.seconds}
+    return Stats.of(search.facts() | end.facts() | {"seconds": seconds})

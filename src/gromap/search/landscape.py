@@ -1,0 +1,217 @@
+"""The landscape of a match: its local minima, how many starts each attracts, and the plane in which they lie.
+
+Random linear maps Γ_0 run down to the minima of D_ε as one batch on coarse clouds; minima are told apart by their Γ. A
+principal component analysis of the minima, weighted by their basins, gives the plane that shows most of them, and the
+objective C + 8 D_ε(Γ) is drawn on it (sec. Experiments, Fig. kids_landscape).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gromap import _check
+from gromap._files import read, write
+from gromap._pair import Pair
+from gromap._plan import Plan
+from gromap._solution import Solution
+from gromap.search.budget import SearchBudget
+from gromap.search.descent import axis_units, descend, distinct
+from gromap.search.proposals import random_starts, sign_flips
+from gromap.search.starts import LinearMap
+from gromap.solvers import CntGW, Loop, Solver
+from gromap.solvers.choose import as_solver
+from gromap.solvers.cnt import CntProblem
+from gromap.solvers.loop import transport_value
+from gromap.solvers.multiscale import interpolate
+from gromap.solvers.protocol import Minima
+from gromap.solvers.run import solve_pair
+from gromap.transport.sinkhorn import Potentials, Sinkhorn, sinkhorn
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+BATCH = 100  # starts that run together
+LISTED = 15  # minima that are listed where nearly every start ends at one of its own
+
+
+class Plane(NamedTuple):
+    """The objective on a plane of linear maps: Γ(s, t) = center + s axes[0] + t axes[1]."""
+
+    s: np.ndarray  # (R,)
+    t: np.ndarray  # (R,)
+    values: np.ndarray  # (R, R) objective, values[j, i] at s[i], t[j]
+    minima: np.ndarray  # (K, 2) coordinates of the minima
+    center: np.ndarray  # (D, E)
+    axes: np.ndarray  # (2, D, E)
+
+
+@dataclass(frozen=True)
+class Landscape:
+    """Distinct local minima of one problem, the lowest first."""
+
+    found: Minima  # on the coarse clouds
+    coarse: CntProblem
+    starts: int  #: random starts that were run
+    continuous: bool  #: a continuum of minima, of which the deepest samples are listed
+    pair: Pair | None = field(default=None, repr=False)  # None after `load`
+
+    def __len__(self) -> int:
+        return len(self.found)
+
+    def __repr__(self) -> str:
+        n, m = len(self.coarse.a), len(self.coarse.b)
+        lines = [f"gromap.Landscape: {len(self)} minima from {self.starts} starts, on {n} x {m} coarse points"]
+        if self.continuous:
+            lines.append(
+                "  hardly two starts end at the same minimum: the shapes are so symmetric that minima form a continuum"
+            )
+        shown = list(zip(self.energies, self.basins, strict=True))
+        lines += [f"  {k:>3}   energy {e:.6f}   attracts {b:.1%}".replace("%", " %") for k, (e, b) in enumerate(shown[:10])]
+        return "\n".join(lines + ([f"  and {len(shown) - 10} more"] if len(shown) > 10 else []))
+
+    @property
+    def minima(self) -> np.ndarray:
+        """The linear map of each minimum.  (K, D, E)"""
+        return self.found.gamma.cpu().numpy()
+
+    @property
+    def energies(self) -> np.ndarray:
+        """The objective at each minimum, increasing.  (K,)"""
+        return self.found.energy.cpu().numpy()
+
+    @property
+    def basins(self) -> np.ndarray:
+        """The share of the starts that each minimum attracts.  (K,)"""
+        return (self.found.count / self.found.count.sum()).cpu().numpy()
+
+    def plan(self, k: int = 0) -> Plan:
+        """The coupling of all points at one minimum: its potentials extended from the coarse clouds."""
+        pair, gamma = self._pair(), self.found.gamma[k]
+        full = CntGW(truncation=None).problem(pair)
+        duals = interpolate(self.coarse, gamma, self.found.potentials(k), full)
+        return full.plan(full.score(gamma), duals.f, duals.g, pair.numpy)
+
+    def refine(self, k: int = 3, *, method: str | Solver = "auto", epsilon: float | None = None) -> list[Solution]:
+        """The k lowest minima taken to full resolution.  epsilon: None = that of the landscape."""
+        pair = self._pair()
+        if epsilon is not None:
+            pair = replace(pair, eps=_check.positive(epsilon, "epsilon"))
+        solver = as_solver(method, pair)
+        return [solve_pair(pair, solver, LinearMap(gamma)) for gamma in self.found.gamma[:k]]
+
+    def plane(self, resolution: int = 40, margin: float = 0.35) -> Plane:
+        """The objective on the plane through the minima (their PCA, weighted by their basins)."""
+        if len(self) < 2:
+            raise ValueError("one minimum does not span a plane: run more starts, or lower epsilon.")
+        gamma, weight = self.found.gamma, self.found.count / self.found.count.sum()
+        center = (weight[:, None, None] * gamma).sum(0)
+        flat = (gamma - center).flatten(1)
+        axes = torch.linalg.svd(weight.sqrt()[:, None] * flat, full_matrices=False)[2][:2]
+        if len(axes) < 2 or float((flat @ axes.mT)[:, 1].abs().max()) < 1e-6 * float(flat.norm(dim=1).max()):
+            spare = torch.randn(flat.shape[1], generator=torch.Generator().manual_seed(0), dtype=torch.float64).to(flat)
+            spare -= (spare @ axes[0]) * axes[0]
+            axes = torch.stack([axes[0], spare / spare.norm()])  # two minima span a line: look across it at random
+        at = flat @ axes.mT  # (K, 2)
+        low, high = at.min(0).values, at.max(0).values
+        half = (high - low).clamp(min=0.3 * float((high - low).max())) * (0.5 + margin)
+        s, t = (
+            torch.linspace(float(c - h), float(c + h), resolution, dtype=torch.float64)
+            for c, h in zip((low + high) / 2, half, strict=True)
+        )
+        grid = torch.cartesian_prod(t, s).flip(-1).to(flat)  # rows of equal t
+        values = [objective(self.coarse, center + (part @ axes).unflatten(1, center.shape)) for part in grid.split(BATCH)]
+        array = lambda z: z.cpu().numpy()  # noqa: E731
+        value = torch.cat(values).view(resolution, resolution)
+        return Plane(array(s), array(t), array(value), array(at), array(center), array(axes.unflatten(1, center.shape)))
+
+    def plot(self, path: str | Path | None = None, resolution: int = 40, pictures: int = 8) -> Figure:
+        """The plane with contour lines, minima, basins and energies; for shapes in 2-D or 3-D also their matchings."""
+        from gromap.report.landscape import landscape_figure
+
+        figure = landscape_figure(self, resolution, pictures)
+        if path is not None:
+            figure.savefig(path, dpi=150)
+        return figure
+
+    def save(self, path: str | Path) -> Path:
+        """Write the minima and the coarse clouds to a .safetensors file; `gromap.Landscape.load` reads it back."""
+        c, m = self.coarse, self.found
+        tensors = {"x": c.x, "y": c.y, "a": c.a, "b": c.b, "gamma": m.gamma, "energy": m.energy, "f": m.f, "g": m.g}
+        facts = {"starts": self.starts, "continuous": self.continuous, "eps": c.eps}
+        return write(path, "landscape", tensors | {"count": m.count}, facts)
+
+    @classmethod
+    def load(cls, path: str | Path, device: torch.device | str = "cpu") -> Landscape:
+        """Read a landscape that `save` wrote. It knows the minima and the plane; for `plan` and `refine` run it anew."""
+
+        def build(tensors: dict[str, Tensor], facts: dict[str, Any]) -> Landscape:
+            x, y, a, b, *found = (tensors[name] for name in ("x", "y", "a", "b", "gamma", "energy", "f", "g", "count"))
+            coarse = CntProblem(x, y, a, b, facts["eps"])
+            return cls(Minima(*found), coarse, facts["starts"], facts["continuous"])
+
+        return read(path, "landscape", device, build)
+
+    def _pair(self) -> Pair:
+        if self.pair is None:
+            raise ValueError(
+                "a landscape that was loaded from a file has no points: use gromap.solve(X, Y, init=land.minima[k])."
+            )
+        return self.pair
+
+
+def objective(problem: CntProblem, gamma: Tensor, steps: int = 100) -> Tensor:
+    """C + 8 D_ε(Γ) = C + 8 |Γ|² + OT_ε(C_Γ) for a batch of Γ, by the dual of the transport problem.  (B,)"""
+    f, g = (w.new_zeros(len(gamma), len(w)) for w in (problem.a, problem.b))
+    score = problem.score(gamma)
+    end = sinkhorn(score, problem.log_a, problem.log_b, Potentials(f, g), Sinkhorn(steps, tol=2e-3))
+    _, rows = problem.correlate(gamma, score, end.f + problem.log_a, end.g + problem.log_b)
+    return problem.constant + 8 * problem.norm2(gamma) + transport_value(problem, end, rows)
+
+
+def landscape(
+    X: Any,
+    Y: Any,
+    a: Any = None,
+    b: Any = None,
+    *,
+    starts: int = 500,
+    points: int = 250,
+    cost: Any = "euclidean",
+    epsilon: float = 1e-3,
+    scale: str | float | None = "auto",
+    dim: Any = "auto",
+    seed: int = 0,
+    device: torch.device | str | None = None,
+) -> Landscape:
+    """The distinct minima that random starts lead to, on clouds coarsened to so many points; all else as in `solve`.
+
+    >>> import numpy as np, gromap
+    >>> t = np.linspace(0, 1, 60)
+    >>> stick = np.stack([t, 0.1 * t**2], 1)
+    >>> land = gromap.landscape(stick, stick, starts=20, epsilon=0.01)      # either way round
+    >>> len(land), land.basins.sum().round(6).item()
+    (2, 1.0)
+    """
+    if isinstance(starts, bool) or not isinstance(starts, int | np.integer) or starts < 1:
+        raise ValueError(f"landscape needs starts >= 1, got {starts!r}.")
+    pair = Pair.of(X, Y, a, b, cost=cost, epsilon=epsilon, scale=scale, dim=dim, device=device, seed=seed)
+    solver = CntGW()
+    solver.check(pair)
+    coarse = solver.problem(pair).coarser(points, points)
+    budget, tol = SearchBudget.on(pair.device), Loop.tol * coarse.unit
+    gamma = torch.cat([sign_flips(*coarse.spread), random_starts(*coarse.spread, starts, seed)])[:starts]
+    parts = [descend(coarse, part, budget.tol_share * tol, budget) for part in gamma.split(BATCH)]
+    gamma, energy, count = (torch.cat(z) for z in zip(*((m.gamma, m.energy, m.count) for m in parts), strict=True))
+    pick, count = distinct(gamma / axis_units(coarse), energy, count, budget.same)
+    steps = budget.finer_sinkhorn_steps
+    found = descend(coarse, gamma[pick], tol, budget, count=count, sinkhorn_steps=steps, rounds=20)
+    continuous = len(found) > max(LISTED, starts // 3)
+    if continuous:
+        found = found.take(list(range(LISTED)))
+    return Landscape(found, coarse, int(starts), continuous, pair)

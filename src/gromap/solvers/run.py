@@ -1,0 +1,127 @@
+"""One pair from spaces to a solution: memory, problem, run, finish. `solve`, the landscape and the losses all end here."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gromap import _check
+from gromap._pair import Pair
+from gromap._plan import Plan
+from gromap._progress import Event, Progress
+from gromap._solution import Solution, State, Stats
+from gromap.solvers.cnt import map_of_plan
+from gromap.solvers.protocol import Callback, Outcome, Problem, Solver, Start
+from gromap.transport.sinkhorn import half_step
+
+
+def solve_pair(
+    pair: Pair, solver: Solver, start: Start, callback: Callback | None = None, show: Progress | None = None
+) -> Solution:
+    """Match one pair by one solver, from one start."""
+    with memory_checked(pair, solver) as needed:
+        clock = [time.perf_counter()]
+        if show:
+            show(f"embedding {pair.shape[0]} and {pair.shape[1]} points on {pair.device}, about {needed / 2**20:.0f} MiB")
+        problem = solver.problem(pair)
+        clock.append(time.perf_counter())
+        if show:
+            show("looking for a good start")
+
+        def watch(event: Event) -> object:
+            if show:
+                show(event)
+            return callback(event) if callback is not None else None
+
+        outcome = solver.run(problem, start, watch)
+        clock.append(time.perf_counter() - outcome.events[-1].seconds)
+        plan = finish(problem, outcome, pair.numpy)
+        solution = _solution(pair, solver, problem, outcome, plan)
+        clock.append(time.perf_counter())
+        if show:
+            show.close()
+    phases = dict(zip(("embed", "search", "solve"), np.diff(clock).tolist(), strict=True))
+    return solution.with_stats(memory=needed, seconds=phases)
+
+
+@contextmanager
+def memory_checked(pair: Pair, solver: Solver) -> Iterator[int]:
+    """Refuse what will not fit, before it is tried; say what was tried where memory runs out all the same."""
+    needed = solver.memory(pair)
+    what = f"{type(solver).__name__} on {pair.shape[0]} x {pair.shape[1]} points"
+    _check.memory(needed, pair.device, what, solver.memory_advice)
+    try:
+        yield needed
+    except RuntimeError as error:
+        if not isinstance(error, torch.cuda.OutOfMemoryError) and "can't allocate memory" not in str(error):
+            raise
+        raise MemoryError(
+            f"out of memory on {pair.device}: {pair.shape[0]} x {pair.shape[1]} points were to take about "
+            f"{needed / 2**30:.1f} GiB. Free some memory there, pass another device=, or {solver.memory_advice}"
+        ) from error
+
+
+def finish(problem: Problem, outcome: Outcome, numpy: bool = False) -> Plan:
+    """The plan that is returned: its rows are exact, and its columns off by the marginal error."""
+    score, g = outcome.score, outcome.duals.g
+    f = half_step(score, problem.log_b, g)
+    if score is not score.full and not bool(torch.isfinite(f).all()):
+        f = half_step(score.full, problem.log_b, g)  # points without mass may have no tiles
+    if bool((problem.b == 0).any()):
+        g = torch.where(problem.b > 0, g, half_step(score.full.mT, problem.log_a, f))
+    return problem.plan(score, f, g, numpy)
+
+
+def _solution(pair: Pair, solver: Solver, problem: Problem, outcome: Outcome, plan: Plan) -> Solution:
+    """Everything that a user sees of an outcome."""
+    loss, inner = problem.evaluate(outcome.gamma, plan)
+    f, g = plan.potentials
+    rows, cols = (s.double() for s in plan.sums)
+    kl = inner + float(rows @ f.double() + cols @ g.double())
+    gamma = problem.matrix(outcome.gamma, plan).to(pair.dtype) if pair.is_embedded else None
+    return Solution(
+        plan=plan,
+        state=State(gamma) if problem.primal else State(gamma, pair.eps * f, pair.eps * g),
+        value=loss + pair.eps * kl,
+        value_gw=loss,
+        epsilon=pair.eps,
+        scale=pair.units,
+        status=outcome.status,
+        history=_history(outcome.events),
+        stats=_stats(pair, solver, problem, outcome),
+        sides=(pair.x.side(), pair.y.side()),
+        find_gamma=None if pair.is_embedded else lambda: map_of_plan(plan, pair).to(pair.dtype),
+    )
+
+
+def _history(events: list[Event]) -> dict[str, np.ndarray]:
+    names = {"energy": "value", "gamma_change": "gamma_change", "marginal_error": "marginal_error"}
+    names |= {"inner_steps": "inner_steps", "seconds": "seconds"}
+    return {name: np.array([getattr(event, field) for event in events]) for name, field in names.items()}
+
+
+def _stats(pair: Pair, solver: Solver, problem: Problem, outcome: Outcome) -> Stats:
+    minima, embedded = outcome.minima, pair.is_embedded
+    return Stats(
+        method=solver.name,
+        engine=outcome.score.engine,
+        device=str(pair.device),
+        dtype=str(pair.dtype).removeprefix("torch."),
+        levels=outcome.levels,
+        minima=None if minima is None else minima.energy.double().cpu().numpy(),
+        minima_starts=None if minima is None else minima.count.cpu().numpy().astype(int),
+        explained=(pair.x.explained, pair.y.explained) if embedded else None,
+        spectrum=(_numbers(pair.x.embedding.spectrum), _numbers(pair.y.embedding.spectrum)) if embedded else None,
+        cost_error=problem.cost_error,
+        tiles=outcome.score.tile_share,
+        neglected_mass=outcome.score.neglected_mass,
+    )
+
+
+def _numbers(spectrum: Tensor) -> tuple[float, ...]:
+    return tuple(round(float(v), 9) for v in spectrum)

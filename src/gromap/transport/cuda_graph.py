@@ -1,0 +1,96 @@
+"""Repeat a small step many times: on a GPU as a CUDA graph, so that its parts do not wait for launches from Python."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from gromap.transport.plan_cache import PlanCache
+from gromap.transport.score import Score
+
+State = tuple[Tensor, ...]
+Advance = Callable[[Score | PlanCache, State], State]
+Repeat = Callable[[State, int], State]
+
+
+class StepGraph:
+    """One Sinkhorn step as a CUDA graph that later scores of the same shape reuse: their numbers are written where it reads.
+
+    So one `StepGraph` belongs to one kind of step, with all else that the step reads.
+
+    >>> from gromap.transport.score import Dense
+    >>> double = lambda score, state: (score.matrix * state[0],)
+    >>> steps = StepGraph().steps(double, Dense(torch.full((2,), 2.0)), (torch.ones(2),), worth=True)
+    >>> steps((torch.ones(2),), 3)
+    (tensor([8., 8.]),)
+    """
+
+    def __init__(self) -> None:
+        self.own: Score | None = None  # what the graph reads must stay alive: its score, and what its step encloses
+        self.advance: Advance | None = None
+        self.graph: Callable[[State], State] | None = None
+
+    def steps(self, advance: Advance, score: Score | PlanCache, state: State, worth: bool, first: bool = False) -> Repeat:
+        """A function that takes some steps, in place.  worth: so many will follow that a graph pays.
+
+        first: no step has run yet on such tensors, so that a graph may be used, but not made. `advance` must not wait for the
+        device, and may overwrite the state that it is given.
+        """
+        plain = partial(_repeat, partial(advance, score))
+        if not worth or state[0].device.type != "cuda" or isinstance(score, PlanCache):
+            return plain
+        if self.graph is not None and self.own is not None and _rewrite(self.own, score):
+            return partial(_repeat, self.graph)
+        own = None if first else score.graph_copy()
+        if own is None:
+            return plain
+        self.own, self.advance, self.graph = own, advance, _capture(advance, own, state)
+        return partial(_repeat, self.graph)
+
+
+def _repeat(step: Callable[[State], State], state: State, times: int) -> State:
+    for _ in range(times):
+        state = step(state)
+    return state
+
+
+def _capture(advance: Advance, score: Score, state: State) -> Callable[[State], State]:
+    """A step as a CUDA graph. It returns its own tensors, which its next run overwrites."""
+    with torch.cuda.device_of(state[0]):
+        score.factors  # noqa: B018 - prepared outside of the graph
+        graph, own = torch.cuda.CUDAGraph(), tuple(t.clone() for t in state)
+        here, aside = torch.cuda.current_stream(), torch.cuda.Stream()
+        aside.wait_stream(here)
+        with torch.cuda.stream(aside):
+            graph.capture_begin(capture_error_mode="thread_local")
+            try:
+                for t, new in zip(own, advance(score, own), strict=True):
+                    if new is not t:
+                        t.copy_(new)
+            finally:
+                graph.capture_end()
+        here.wait_stream(aside)
+
+    def replay(state: State) -> State:
+        if state[0] is not own[0]:
+            for t, given in zip(own, state, strict=True):
+                t.copy_(given)
+        graph.replay()
+        return own
+
+    return replay
+
+
+def _rewrite(own: Score, new: Score) -> bool:
+    """Write the numbers of a new score where those of an old one are, and say whether they fit there."""
+    if type(own) is not type(new) or own.shape != new.shape:
+        return False
+    pairs = list(zip(own.factors, new.factors, strict=True))
+    if any(old.shape != t.shape or old.dtype != t.dtype for old, t in pairs):
+        return False
+    for old, t in pairs:
+        old.copy_(t)
+    return True

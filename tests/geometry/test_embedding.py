@@ -1,0 +1,160 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from gromap import Gaussian, KernelPCA, Nystrom, Power, Space
+from gromap.geometry import eigen
+from gromap.geometry.embedding import embed, kernel_matrix, signed_factors
+from gromap.geometry.measure import Measure
+from tests.conftest import cloud
+
+COSTS = [Power(1.0), Power(0.5), Gaussian(1.5)]
+
+
+@pytest.mark.parametrize("cost", COSTS)
+def test_full_embedding_reproduces_the_cost(cost):
+    x, a = cloud(50, 3, 0)
+    space = Space(x, a, cost=cost, dim=50)
+    z = torch.from_numpy(space.features)
+    torch.testing.assert_close(torch.cdist(z, z) ** 2, cost(torch.from_numpy(x), torch.from_numpy(x)), atol=1e-9, rtol=1e-9)
+    np.testing.assert_allclose(space.weights @ space.features, 0, atol=1e-12)
+    assert space.explained == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("cost", COSTS)
+def test_krylov_equals_dense_eigenvectors(cost, monkeypatch):
+    x, a = cloud(300, 3, 1)
+    dense = Space(x, a, cost=cost, dim=10)
+    monkeypatch.setattr(eigen, "SMALL", 10)
+    monkeypatch.setattr(eigen, "DENSE", 100)  # stream the costs, never the (N, N) matrix
+    streamed = Space(x, a, cost=cost, dim=10, embedding=KernelPCA())
+    np.testing.assert_allclose(streamed.spectrum, dense.spectrum, rtol=1e-9)
+    np.testing.assert_allclose(streamed.features, dense.features, atol=1e-6 * np.abs(dense.features).max())
+    assert streamed.embedding.residual < 1e-8
+
+
+@pytest.mark.parametrize("choice", ["random", "farthest"])
+def test_nystrom_refines_towards_the_exact_spectrum(choice, monkeypatch):
+    x, a = cloud(600, 3, 2)
+    exact = Space(x, a, dim=10, embedding=KernelPCA()).spectrum
+    errors = []
+    for refine in (0, 1, 2, 3):
+        space = Space(x, a, dim=10, embedding=Nystrom(100, refine, choice))
+        errors.append(np.abs(space.spectrum - exact).sum() / exact.sum())
+        np.testing.assert_allclose(space.project(x), space.features, atol=1e-9)
+        np.testing.assert_allclose(space.weights @ space.features, 0, atol=1e-12)
+    assert errors[0] < 0.05
+    assert errors[1] < errors[0] / 2
+    assert errors[3] < 1e-3
+
+
+def test_landmarks_do_not_follow_the_draw_of_the_points():
+    t = torch.rand(3000, generator=torch.Generator().manual_seed(0), dtype=torch.float64)  # the seed of the landmarks, too
+    x = torch.stack([torch.cos(5 * t), torch.sin(5 * t)], 1)
+    exact, near = (Space(x, dim=5, embedding=e).spectrum for e in (KernelPCA(), Nystrom(100, refine=0)))
+    torch.testing.assert_close(near, exact, rtol=0.2, atol=0.02 * float(exact[0]))
+
+
+def test_sweeps_go_on_where_landmarks_were_a_bad_choice():
+    x, a = cloud(600, 3, 2)
+    space = Space(x, a, dim=10, embedding=Nystrom(11, refine=1))
+    assert space.embedding.residual <= 1e-2
+    exact = Space(x, a, dim=10, embedding=KernelPCA()).spectrum
+    np.testing.assert_allclose(space.spectrum, exact, atol=1e-3 * exact[0])
+
+
+def test_weights_enter_the_pca_and_splitting_a_point_changes_nothing():
+    x, a = cloud(40, 3, 3)
+    space = Space(x, a, dim=8)
+    twice, half = np.concatenate([x, x[:5]]), np.concatenate([a, a[:5] / 2])
+    half[:5] /= 2
+    split = Space(twice, half, dim=8)
+    np.testing.assert_allclose(split.spectrum, space.spectrum, rtol=1e-9)
+    np.testing.assert_allclose(split.features[:40], space.features, atol=1e-8)
+    root = np.sqrt(space.weights)
+    k = kernel_matrix(Power(1)(*[torch.from_numpy(x)] * 2), torch.from_numpy(space.weights)).numpy()
+    np.testing.assert_allclose(space.spectrum, np.linalg.eigvalsh(root[:, None] * k * root)[::-1][:8], rtol=1e-9)
+
+
+def test_points_without_weight_are_embedded_like_new_points():
+    x, a = cloud(60, 3, 4)
+    a[50:] = 0
+    space, support = Space(x, a, dim=6), Space(x[:50], a[:50], dim=6)
+    np.testing.assert_allclose(space.features[:50], support.features, atol=1e-9)
+    np.testing.assert_allclose(space.features[50:], support.project(x[50:]), atol=1e-9)
+
+
+@pytest.mark.parametrize("cost", [*COSTS, Power(2.0)])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_project_agrees_on_the_old_points(cost, dtype):
+    x, a = cloud(80, 3, 5, dtype)
+    space = Space(x, a, cost=cost, dim=5)
+    assert space.features.dtype == np.dtype(dtype)
+    np.testing.assert_allclose(space.project(x), space.features, atol=1e-5 if dtype == "float32" else 1e-10)
+    assert space.project(x[:1]).shape == space.features[:1].shape
+
+
+def test_squared_euclidean_uses_the_centered_points():
+    x, a = cloud(30, 3, 6)
+    space = Space(x, a, cost="sqeuclidean")
+    np.testing.assert_allclose(space.features, x - (a / a.sum()) @ x, atol=1e-12)
+    assert space.explained == pytest.approx(1.0)
+    assert Space(x, a, cost="sqeuclidean", dim=2).features.shape == (30, 2)
+
+
+@pytest.mark.parametrize("cost", ["euclidean", "sqeuclidean"])
+def test_dim_as_explained_variance(cost):
+    x, a = cloud(200, 4, 7)
+    for share in (0.5, 0.9, 0.97):
+        space = Space(x, a, cost=cost, dim=share)
+        d = space.features.shape[1]
+        assert space.explained >= share
+        assert d == 1 or Space(x, a, cost=cost, dim=d - 1).explained < share
+
+
+def test_matrix_input_equals_point_input():
+    x, a = cloud(50, 3, 8)
+    c = torch.cdist(*[torch.from_numpy(x)] * 2).numpy()
+    np.testing.assert_allclose(Space.from_costs(c, a, dim=7).features, Space(x, a, dim=7).features, atol=1e-9)
+
+
+def test_torch_in_torch_out():
+    x, _ = cloud(50, 3, 9)
+    assert isinstance(Space(torch.from_numpy(x)).features, torch.Tensor)
+    assert isinstance(Space(x).features, np.ndarray)
+    assert "50 points" in repr(Space(x))
+
+
+@pytest.mark.parametrize("cost", [Power(2.0), Power(1.0), Power(0.5), Gaussian(1.3)])
+def test_moments_are_sums_over_all_pairs(cost):
+    x, a = cloud(30, 3, 4)
+    space = Space(x, a, cost=cost, dim=30)
+    c, w = cost(torch.from_numpy(x), torch.from_numpy(x)).numpy(), space.weights
+    np.testing.assert_allclose(space.moments.squares.numpy(), c**2 @ w, rtol=1e-12)
+    np.testing.assert_allclose(space.moments.norms.numpy(), (space.features**2).sum(1), rtol=1e-9)
+
+
+@pytest.mark.parametrize(("width", "dim"), [(10.0, 40), (100.0, 5), (100.0, 30)])
+def test_smooth_kernels_have_few_axes(width, dim):
+    """Beyond these, A is rounding errors, which are no directions to search in."""
+    x = torch.from_numpy(np.random.default_rng(0).normal(size=(700, 3)))
+    measure, cost = Measure(x, torch.full((700,), 1 / 700, dtype=torch.float64)), Gaussian(width)
+    found = embed(cost, measure, dim, KernelPCA())
+    costs = cost(x, x)
+    expected = torch.linalg.eigvalsh(kernel_matrix(costs, measure.weights) / 700).flip(0)[:dim]
+    torch.testing.assert_close(found.spectrum, expected, rtol=0, atol=1e-11 * float(expected[0]))
+    apart = (found.features[:, None] - found.features).square().sum(-1)
+    torch.testing.assert_close(apart, costs, rtol=0, atol=1e-3 * float(costs.max()))
+
+
+@pytest.mark.parametrize(("power", "dim"), [(4.0, 5), (2.0, 20)])
+def test_signed_factors_of_costs_of_low_rank(power, dim):
+    x = torch.from_numpy(np.random.default_rng(0).normal(size=(700, 3)))
+    costs = Power(power)(x, x)
+    found = signed_factors(Power(power), Measure(x, torch.full((700,), 1 / 700, dtype=torch.float64)), dim)
+    error = float((costs + 2 * (found.values * found.signs) @ found.values.mT).norm() / costs.norm())
+    values = torch.linalg.eigvalsh(costs).square().sort(descending=True).values
+    assert error == pytest.approx(float(values[dim:].sum() / values.sum()) ** 0.5, abs=1e-6)
+    assert found.error == pytest.approx(error, abs=1e-6)

@@ -1,0 +1,269 @@
+"""The global search: starts, merging, hops, landmarks; what `init=` takes; and the landscape."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+
+import gromap
+from gromap import CntGW, Landscape, Loop, Search, SearchBudget, Sinkhorn, Space, landmarks, landscape, solve
+from gromap._pair import Pair
+from gromap.datasets import humans
+from gromap.search import search
+from gromap.search.descent import cooled, descend, merge
+from gromap.search.proposals import hops, random_starts, sign_flips
+from gromap.solvers.loop import alternate
+from gromap.solvers.protocol import Begin
+from gromap.transport.sinkhorn import Potentials
+from tests.conftest import cloud, rotation
+
+BUDGET = SearchBudget()
+
+
+@pytest.fixture(scope="module")
+def people():
+    """600 vertices of each pose of the human, in different orders, and where each of the first belongs."""
+    pair = humans()
+    rng = np.random.default_rng(0)
+    i = rng.permutation(len(pair.source.vertices))[:600]
+    j = rng.permutation(600)
+    direct, mirrored = pair.direct[i], pair.mirrored[i]
+    return pair.source.vertices[i], direct[j], direct, mirrored
+
+
+def problem(pair, eps=0.05):
+    x, y, a, b = pair
+    return CntGW().problem(Pair.of(x, y, a, b, dim=(6, 5), epsilon=eps))
+
+
+def test_a_batch_of_starts_equals_the_starts_one_by_one(pair):
+    p = problem(pair)
+    gamma = torch.cat([sign_flips(*p.spread), random_starts(*p.spread, 4, seed=0)])
+    options = Loop(Sinkhorn(20), adaptive=False, max_iter=6, tol=1e-12)
+    zero = lambda *lead: Potentials(p.a.new_zeros(*lead, len(p.a)), p.b.new_zeros(*lead, len(p.b)))  # noqa: E731
+    together = alternate(p, Begin(gamma, zero(len(gamma))), options)
+    for k in range(len(gamma)):
+        alone = alternate(p, Begin(gamma[k], zero()), options)
+        torch.testing.assert_close(together.gamma[k], alone.gamma, rtol=1e-8, atol=1e-10)
+        torch.testing.assert_close(together.energy[k], alone.energy, rtol=1e-9, atol=1e-12)
+
+
+def test_merging():
+    a, b = torch.eye(3, dtype=torch.float64), -torch.eye(3, dtype=torch.float64)
+    gamma = torch.stack([1.01 * a, b, a, 0.99 * b, 3 * a])
+    energy = torch.tensor([2.0, 1.0, 1.5, 4.0, 0.5], dtype=torch.float64)
+    assert merge(gamma, energy, same=0.15).tolist() == [2, 1, 2, 1, 4]
+    assert merge(gamma, energy, same=1e-9).tolist() == [0, 1, 2, 3, 4]
+    assert merge(torch.zeros(3, 2, 2), torch.zeros(3), same=0.15).tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize(("gap", "found"), [(0.1, True), (0.3, False)])
+def test_clouds_that_are_wrong_about_the_order_of_minima_are_not_trusted(people, monkeypatch, gap, found):
+    """The lowest minimum is found where coarse clouds say that another one is 10 % lower; not where they are that far off."""
+    honest = solve(*people[:2])
+
+    def wrong(*args, **options):
+        minima = descend(*args, **options)
+        if "sinkhorn_steps" not in options:  # not yet the last descent
+            return minima
+        lowest = float(minima.energy[0])
+        return dataclasses.replace(minima.take([-1, 0]), energy=minima.energy.new_tensor([lowest, lowest * (1 + gap)]))
+
+    monkeypatch.setattr(search, "descend", wrong)
+    ends = solve(*people[:2]).history["energy"][-1]
+    assert (ends == pytest.approx(honest.history["energy"][-1], rel=1e-3)) == found
+
+
+def test_descent_ends_at_distinct_minima_that_count_their_starts(pair):
+    p = problem(pair)
+    found = descend(p, random_starts(*p.spread, 30, seed=0), 1e-5, BUDGET)
+    assert float(found.count.sum()) == 30
+    assert bool((found.energy[1:] >= found.energy[:-1]).all())
+    assert merge(found.gamma, found.energy, BUDGET.same).tolist() == list(range(len(found)))
+    fewer = descend(p, random_starts(*p.spread, 30, seed=0), 1e-5, BUDGET, keep=2)
+    assert float(fewer.energy[0]) == pytest.approx(float(found.energy[0]), rel=1e-3)
+
+
+def test_cooling_leaves_the_wide_minima(people):
+    x, y, *_ = people
+    p = problem((x[:80], y[:90], None, None), eps=1e-3)
+    starts = random_starts(*p.spread, 20, seed=0)
+    gamma, count = cooled(p, starts, 1e-4, BUDGET)
+    assert len(gamma) < len(starts)
+    assert float(count.sum()) == len(starts)
+    cold, warm = (descend(p, z, 1e-4, BUDGET) for z in (starts, gamma))
+    assert len(warm) < len(cold)
+    assert float(warm.energy[0]) < 1.1 * float(cold.energy[0])
+    assert torch.equal(cooled(p.at(1.0), starts, 1e-4, BUDGET)[0], starts)  # where nothing is colder
+
+
+def test_hops_flip_singular_directions():
+    gamma = torch.randn(2, 4, 3, dtype=torch.float64)
+    moved = hops(gamma)
+    assert moved.shape == (2 * 6, 4, 3)
+    size = torch.linalg.svdvals(gamma[1])
+    for other in moved[6:]:
+        torch.testing.assert_close(torch.linalg.svdvals(other), size)
+        assert float((other - gamma[1]).norm()) > 0.1 * float(size[-1])
+
+
+def test_auto_finds_the_best_of_many_random_starts(people):
+    x, y, *_ = people
+    auto = solve(x, y, epsilon=2e-3)
+    land = landscape(x, y, starts=60, epsilon=2e-3, points=150)
+    best = min(sol.history["energy"][-1] for sol in land.refine(3, method="cnt"))
+    assert auto.history["energy"][-1] <= 1.001 * best
+    assert "minima" in repr(auto)
+
+
+def test_seeds_reproduce_bit_for_bit(people):
+    x, y, *_ = people
+    first, again = (solve(x[:100], y[:90], seed=3) for _ in range(2))
+    assert np.array_equal(first.gamma, again.gamma)
+    assert first.value == again.value
+    lands = [landscape(x[:100], y[:90], starts=20, epsilon=0.01, seed=1) for _ in range(2)]
+    assert np.array_equal(lands[0].minima, lands[1].minima)
+
+
+def test_a_search_ends_no_higher_than_a_start_from_zero():
+    rng = np.random.default_rng(13)  # here coarse clouds lead Γ = 0 to a minimum that is 0.3 % higher
+    x, y = rng.normal(size=(260, 3)), rng.normal(size=(250, 3))
+    ends = [solve(x, y, epsilon=3e-3, init=init).history["energy"][-1] for init in (Search(starts=4), "zero")]
+    assert ends[0] <= ends[1] * (1 + 1e-4)
+
+
+def test_five_landmarks_choose_the_minimum(people):
+    x, y, direct, mirrored = people
+    feet = [np.where(side * x[:, 0] > 0, x[:, 1], np.inf).argmin() for side in (1, -1)]
+    tips = [x[:, 1].argmax(), x[:, 0].argmin(), x[:, 0].argmax(), *feet]  # head, hands, feet
+    for truth, other in ((direct, mirrored), (mirrored, direct)):
+        nearest = np.linalg.norm(y[None] - truth[tips][:, None], axis=2).argmin(1)
+        sol = solve(x, y, init=landmarks(np.stack([tips, nearest], 1)))
+        right, wrong = (np.linalg.norm(y[sol.p2p_12] - t, axis=1).mean() for t in (truth, other))
+        assert right < 0.25 * wrong
+
+
+def test_every_kind_of_start(pair):
+    x, y, a, b = pair
+    options = {"epsilon": 0.02, "dim": (6, 5)}
+    base = solve(x, y, a, b, **options)
+    for init in (base, base.state, base.gamma, base.plan, base.plan.dense(), torch.from_numpy(base.plan.dense())):
+        sol = solve(x, y, a, b, init=init, **options)
+        assert sol.value <= 1.002 * base.value
+    mapped = solve(x, y, a, b, init=base.p2p_12, **options)
+    assert mapped.value <= 1.05 * base.value
+    assert solve(x, y, a, b, init=Search(starts=5), **options).value <= 1.2 * base.value
+
+
+@pytest.mark.parametrize("hand", [1.0, -1.0])
+def test_chirality_keeps_left_and_right(hand):
+    """A standing body fits itself and its mirror image: with chirality the match turns it, and never mirrors it."""
+    body = humans().source.vertices
+    order = np.random.default_rng(0).permutation(len(body))
+    x, other = body[order[:500]], body[order[500:1000]]
+    turn = rotation(3) * np.sign(np.linalg.det(rotation(3)))
+    y = (other * [hand, 1.0, 1.0]) @ turn
+    sol = solve(x, y, epsilon=3e-3, init=Search(starts=20, chirality=True))
+    there = sol.pull(y) @ turn.T
+    kept, mirrored = (np.linalg.norm(there - x * [s, 1.0, 1.0], axis=1).mean() for s in (1.0, -1.0))
+    assert kept < 0.5 * mirrored
+    with pytest.raises(ValueError, match=r"chirality needs points in space.*X has 2"):
+        solve(x[:, :2], y, init=Search(chirality=True))
+
+
+def test_chirality_of_meshes_looks_at_their_vertices():
+    """The points of a geodesic space have eight coordinates; left and right are those of the mesh."""
+    body = humans().source
+    other = dataclasses.replace(body, vertices=body.vertices * np.float32([-1, 1, 1]), faces=body.faces[:, ::-1].copy())
+    x, y = (Space.from_mesh(mesh, cost="biharmonic") for mesh in (body, other))
+    assert x.measure.points.shape[1] == 8
+    sol = solve(x, y, epsilon=3e-3, init=Search(starts=20, chirality=True), method="multiscale")
+    there = sol.pull(other.vertices)
+    kept, mirrored = (np.linalg.norm(there - body.vertices * [s, 1.0, 1.0], axis=1).mean() for s in (1.0, -1.0))
+    assert kept < 0.5 * mirrored
+
+
+def test_landscape_of_a_stick():
+    """A bent stick fits itself either way round."""
+    t = np.linspace(0, 1, 150)
+    stick = np.stack([t, 0.1 * t**2], 1)
+    land = landscape(stick, stick, starts=30, epsilon=0.005)
+    assert len(land) == 2
+    assert land.basins.sum() == pytest.approx(1)
+    assert not land.continuous
+    plane = land.plane(resolution=9)
+    assert plane.values.shape == (9, 9)
+    assert plane.values.min() >= land.energies[0] - 1e-3
+    back = plane.center + np.einsum("kc,cde->kde", plane.minima, plane.axes)
+    np.testing.assert_allclose(back, land.minima, atol=1e-6)
+    solutions = land.refine(2)
+    assert solutions[0].value <= solutions[1].value * 1.01
+    assert (np.abs(stick[solutions[0].p2p_12] - stick).max(1) < 0.1).mean() > 0.9
+    assert (np.abs(stick[solutions[1].p2p_12] - stick[::-1]).max(1) < 0.2).mean() > 0.9
+    assert land.plan(0).shape == (150, 150)
+    assert "2 minima from 30 starts" in repr(land)
+
+
+def test_landscapes_are_refined_in_their_own_units(pair):
+    x, y, a, b = pair
+    land = landscape(x, y, a, b, starts=12, epsilon=0.5, scale=None, dim=(6, 5))
+    assert land.refine(1)[0].history["energy"][-1] == pytest.approx(land.energies[0], rel=1e-2)
+
+
+def test_landscape_files(tmp_path):
+    (x, a), (y, b) = cloud(60, 3, 0), cloud(50, 2, 1)
+    land = landscape(x, y, a, b, starts=12, epsilon=0.05, dim=(6, 5))
+    again = Landscape.load(land.save(tmp_path / "land.safetensors"))
+    assert np.array_equal(again.minima, land.minima)
+    assert np.array_equal(again.basins, land.basins)
+    assert len(land) > 1
+    np.testing.assert_allclose(again.plane(5).values, land.plane(5).values)
+    with pytest.raises(ValueError, match="has no points"):
+        again.refine(1)
+    with pytest.raises(ValueError, match="not a gromap result"):
+        gromap.load(tmp_path / "land.safetensors")
+    (tmp_path / "broken").write_bytes(b"1234")
+    with pytest.raises(ValueError, match="truncated or corrupted"):
+        Landscape.load(tmp_path / "broken")
+
+
+def test_landscape_figure(tmp_path):
+    pytest.importorskip("matplotlib")
+    t = np.linspace(0, 1, 80)
+    stick = np.stack([t, 0.1 * t**2, 0 * t], 1)
+    land = landscape(stick, stick, starts=12, epsilon=0.01)
+    land.plot(tmp_path / "land.png", resolution=8)
+    assert (tmp_path / "land.png").stat().st_size > 10_000
+
+
+def test_a_sphere_has_a_continuum_of_minima():
+    x = np.random.default_rng(0).normal(size=(100, 3))
+    x /= np.linalg.norm(x, axis=1, keepdims=True)
+    land = landscape(x, x[::-1].copy(), starts=50, epsilon=0.02)
+    assert land.continuous
+    assert len(land) <= 15
+    assert "continuum" in repr(land)
+
+
+CASES = {
+    "landmark out of range": (lambda x: solve(x, x, init=landmarks([[0, 1], [2, 40]])), "landmark 40 of Y is out of range"),
+    "negative landmark": (lambda x: solve(x, x, init=landmarks([[-1, 1]])), "landmark -1 of X is out of range"),
+    "repeated landmark": (lambda x: landmarks([[0, 1], [0, 2]]), "landmark 0 of X is used 2 times"),
+    "landmarks of the wrong shape": (lambda x: landmarks([0, 1]), r"\(k, 2\) integer indices"),
+    "no landmarks": (lambda x: landmarks(np.zeros((0, 2), int)), r"\(k, 2\) integer indices"),
+    "landmark weights": (lambda x: landmarks([[0, 1]], [-1.0]), "as many weights > 0"),
+    "no starts": (lambda x: landscape(x, x, starts=0), "starts >= 1"),
+    "negative starts": (lambda x: Search(starts=-1), "starts >= 0"),
+    "wrong gamma": (lambda x: solve(x, x, dim=3, init=np.ones((3, 4))), "linear map of shape"),
+    "map out of range": (lambda x: solve(x, x, init=np.full(40, 77)), "to point 77 of Y"),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_bad_input(case):
+    run, message = CASES[case]
+    with pytest.raises(ValueError, match=message):
+        run(cloud(40, 3, 0)[0])
