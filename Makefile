@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/python
+PIP := $(RUN) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 # shapes beyond the shipped pair, for benchmarks and some tests
 export GROMAP_DATA ?= $(abspath $(wildcard ../shared/data))
 
@@ -9,13 +10,11 @@ export GROMAP_DATA ?= $(abspath $(wildcard ../shared/data))
 
 $(VENV)/ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(RUN) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[all]'
-	$(RUN) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
-		'pytest>=8' 'pytest-xdist>=3.5' 'hypothesis>=6.100' 'playwright>=1.45' triton
+	$(PIP) --editable '.[all,test]'
 	touch $@
 
 $(VENV)/lint-ready: $(VENV)/ready
-	$(RUN) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt ruff 'pyright[nodejs]' pre-commit
+	$(PIP) --editable '.[lint]'
 	touch $@
 
 demo: $(VENV)/ready  ## match the shipped pair, write demo.png and demo.html

@@ -1,14 +1,18 @@
-"""Does the default search find the best minimum? `init="auto"` beside the best of many random starts, on real pairs.
+"""Does the default search find the best minimum? `init="auto"` beside the best of many random
+starts, on real pairs.
 
     python benchmarks/landscape.py --starts 200 --seeds 3
     PYTHONPATH=src GROMAP_DATA=... python benchmarks/landscape.py --device cuda --draws 2
 
-Points are drawn uniformly on both surfaces. The random starts descend to their minima on clouds of 400 points, as one batch.
-Small clouds may rank minima wrongly, so all minima within 15 % of the lowest are refined on all points, and the best counts.
-"zero" is a single start from Γ = 0. The gap compares the worst seed with the lowest energy that any run found. "search s" is
-the slowest search among the seeds, all levels; "coarse s" that of the coarse level alone. For the man and the dog, whose
-vertices correspond, matches between vertices drawn by area are scored too: the mean geodesic distance to the true vertex, along
-the edges of the target, over the square root of its area, for the better of the direct and the mirrored truth.
+Points are drawn uniformly on both surfaces. The random starts descend to their minima on clouds of
+400 points, as one batch. Small clouds may rank minima wrongly, so all minima within 15 % of the
+lowest are refined on all points, and the best counts. "zero" is a single start from Γ = 0. The gap
+compares the worst seed with the lowest energy that any run found. "search s" is the slowest search
+among the seeds, all levels; "coarse s" that of the coarse level alone. For the man and the dog,
+whose
+vertices correspond, matches between vertices drawn by area are scored too: the mean geodesic
+distance to the true vertex, along the edges of the target, over the square root of its area, for
+the better of the direct and the mirrored truth.
 """
 
 from __future__ import annotations
@@ -52,7 +56,14 @@ def compare(name: str, draw: int, n: int, starts: int, seeds: int, device: torch
     land = gromap.landscape(x, y, starts=starts, points=400, seed=1000)
     close = int((land.energies <= (1 + WITHIN) * land.energies[0]).sum())
     best = min(energy(solution) for solution in land.refine(close, method="cnt"))
-    record: dict[str, Any] = {"pair": name, "draw": draw, "n": n, "minima": len(land), "refined": close, "best_of_starts": best}
+    record: dict[str, Any] = {
+        "pair": name,
+        "draw": draw,
+        "n": n,
+        "minima": len(land),
+        "refined": close,
+        "best_of_starts": best,
+    }
     record |= {"seconds_starts": time.perf_counter() - begin, "zero": energy(gromap.solve(x, y, init="zero"))}
     if device.type == "cuda":
         gromap.solve(x, y)  # compiles

@@ -1,12 +1,14 @@
-"""The price of a loss: a first call, with its search; a later one, from where the last ended; and the backward pass.
+"""The price of a loss: a first call, with its search; a later one, from where the last ended;
+and the backward pass.
 
     python benchmarks/loss.py --sizes 500 2000
     PYTHONPATH=src python benchmarks/loss.py --device cuda --sizes 50000
 
-Points are drawn on the surfaces of a pair and lie on the device before the clock starts. Between two calls the source moves by
-a thousandth of its size, as in a descent. Gradients are worked out in the forward pass of a call whose inputs ask for them, so
-"value" is a call without gradients and "value + grad" one with them, backward() included. Seconds are medians, and memory is
-the growth from before the call to its peak.
+Points are drawn on the surfaces of a pair and lie on the device before the clock starts. Between
+two calls the source moves by a thousandth of its size, as in a descent. Gradients are worked out in
+the forward pass of a call whose inputs ask for them, so "value" is a call without gradients and
+"value + grad" one with them, backward() included. Seconds are medians, and memory is the growth
+from before the call to its peak.
 """
 
 from __future__ import annotations
@@ -65,7 +67,10 @@ def timed(loss: gromap.GromovLoss, x: Tensor, y: Tensor, device: torch.device) -
 def row(record: dict[str, Any]) -> dict[str, str]:
     cells = {"shapes": record["shapes"], "n": str(record["n"]), "method": record["method"]}
     cells |= {"first s": f"{record['first']:.2f}", "value s": f"{record['value']:.3f}"}
-    cells |= {"value + grad s": f"{record['value_and_gradient']:.3f}", "peak MiB": f"{record['peak_bytes'] / 2**20:.0f}"}
+    cells |= {
+        "value + grad s": f"{record['value_and_gradient']:.3f}",
+        "peak MiB": f"{record['peak_bytes'] / 2**20:.0f}",
+    }
     return cells | {"status": record["status"]}
 
 

@@ -20,7 +20,8 @@ from gromap.mesh.cache import cached_embedding
 class ManPair:
     """Subsampled clouds of radius 1, with two equally good answers for each source point.
 
-    The answers are positions: the target vertex that a source point corresponds to need not have been drawn.
+    The answers are positions: the target vertex that a source point corresponds to need not have
+    been drawn.
     """
 
     source: Array  # (N, d)
@@ -32,7 +33,8 @@ class ManPair:
     diameter: float  # of the whole target: its largest straight distance
 
     def error(self, match: Index) -> float:
-        """Mean distance to the truth / diameter, the whole map against the better of both truths."""
+        """Mean distance to the truth / diameter, the whole map against the better of both
+        truths."""
         found = self.places[match]
         return min(float(np.linalg.norm(found - truth, axis=1).mean()) / self.diameter for truth in self.truths)
 
@@ -44,11 +46,14 @@ class ManPair:
 
 
 def man_pair(n: int, seed: int = 0, geodesic: bool = False, even: bool = False) -> ManPair:
-    """n vertices of the man in A-pose and, drawn independently and in random order, n of the same man running.
+    """n vertices of the man in A-pose and, drawn independently and in random order, n of the
+    same man running.
 
-    Vertices are drawn by their area, so that the clouds cover the surfaces: the mesh itself is much finer on the face, the
-    hands and the feet.  geodesic: the clouds are points of R^8, whose straight distances follow the surfaces.
-    even: farthest points instead of random ones, each with the area of the vertices that are nearest to it.
+    Vertices are drawn by their area, so that the clouds cover the surfaces: the mesh itself is much
+    finer on the face, the hands and the feet.  geodesic: the clouds are points of R^8, whose
+    straight distances follow the surfaces.
+    even: farthest points instead of random ones, each with the area of the vertices that are
+    nearest to it.
     """
     meshes = mesh_pair("man")
     mirror = np.load(data_folder() / "poses" / "mh_man.sym.npy")
@@ -62,7 +67,9 @@ def man_pair(n: int, seed: int = 0, geodesic: bool = False, even: bool = False) 
         for side, (cloud, mesh) in enumerate(zip(clouds, meshes, strict=True))
     )
     diameter = float(pdist(whole[ConvexHull(whole).vertices]).max())
-    return ManPair(_unit(clouds[0][i], a), _unit(clouds[1][j], b), a, b, whole[j], (whole[i], whole[mirror[i]]), diameter)
+    return ManPair(
+        _unit(clouds[0][i], a), _unit(clouds[1][j], b), a, b, whole[j], (whole[i], whole[mirror[i]]), diameter
+    )
 
 
 def _random(cloud: Array, areas: Array, n: int, rng: np.random.Generator) -> tuple[Index, Array]:

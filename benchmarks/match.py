@@ -3,11 +3,12 @@
     python benchmarks/match.py --sizes 4000 20000 --shapes human dog
     PYTHONPATH=src python benchmarks/match.py --device cuda --sizes 4000 20000 60000 177000 1000000
 
-Points are drawn uniformly on both surfaces and lie on the device before the clock starts; `gromap.solve` then runs with its
-default options, embedding included. On a CUDA device the last of two runs counts, since the first compiles the kernels. Memory
-is the growth from the start of the solve to its peak: tensors on a CUDA device, the resident set on a CPU. With --check, up to
-20,000 points, the energy is compared with that of a solve over all pairs in float64 which starts from the linear map found, and
-which on a CPU takes minutes at such sizes.
+Points are drawn uniformly on both surfaces and lie on the device before the clock starts;
+`gromap.solve` then runs with its default options, embedding included. On a CUDA device the last of
+two runs counts, since the first compiles the kernels. Memory
+is the growth from the start of the solve to its peak: tensors on a CUDA device, the resident set on
+a CPU. With --check, up to 20,000 points, the energy is compared with that of a solve over all pairs
+in float64 which starts from the linear map found, and which on a CPU takes minutes at such sizes.
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ def main() -> None:
     parser.add_argument("--epsilon", type=float, default=1e-3, help="temperature")
     parser.add_argument("--seed", type=int, default=0, help="of the points")
     parser.add_argument("--runs", type=int, help="solves of each match, the last one counts (1, or 2 on CUDA)")
-    parser.add_argument("--check", action="store_true", help=f"compare with float64 over all pairs, up to {CHECKED} points")
+    parser.add_argument(
+        "--check", action="store_true", help=f"compare with float64 over all pairs, up to {CHECKED} points"
+    )
     add_options(parser)
     args = parser.parse_args()
     device = use(args)

@@ -1,14 +1,16 @@
-"""From mesh files to a map, as `gromap match` does it: time of each stage, distortion of the embedding, error of the map.
+"""From mesh files to a map, as `gromap match` does it: time of each stage, distortion of the
+embedding, error of the map.
 
     python benchmarks/meshes.py                          # all pairs
-    python benchmarks/meshes.py --pairs dog man-child
-    python benchmarks/meshes.py --pyfm                   # functional maps beside it: pip install pyfmaps
-    python benchmarks/meshes.py --embed mh_man53k_0      # embed single meshes alone
+    python benchmarks/meshes.py --pairs dog man-child python benchmarks/meshes.py --pyfm
+    # functional maps beside it: pip install pyfmaps python benchmarks/meshes.py --embed mh_man53k_0
+    # embed single meshes alone
 
-Errors are geodesic, exact, over the square root of the target's area, in per cent, at 500 vertices, for the better of the
-direct and of the mirrored truth. The target's vertices are shuffled first. The distortion is the mean of | |x - y| - d | / d
-over 2000 random pairs of vertices, against exact geodesics of the whole mesh. Embeddings are not read from the cache.
-pyFM fits a functional map of 30 x 30 to wave kernel signatures, with orientation, and refines it by 16 steps of ZoomOut.
+Errors are geodesic, exact, over the square root of the target's area, in per cent, at 500 vertices,
+for the better of the direct and of the mirrored truth. The target's vertices are shuffled first.
+The distortion is the mean of | |x - y| - d | / d over 2000 random pairs of vertices, against exact
+geodesics of the whole mesh. Embeddings are not read from the cache. pyFM fits a functional map of
+30 x 30 to wave kernel signatures, with orientation, and refines it by 16 steps of ZoomOut.
 """
 
 from __future__ import annotations
@@ -63,7 +65,11 @@ def load(name: str, seed: int) -> tuple[Mesh, Mesh, list[np.ndarray]]:
     files = PAIRS[name]
     source, target = (read_mesh(data_folder() / "poses" / f"{file}.ply") for file in files[:2])
     target, place = shuffled(target, seed)
-    return source, target, [place] + ([place[np.load(data_folder() / "poses" / f"{files[2]}.sym.npy")]] if files[2] else [])
+    return (
+        source,
+        target,
+        [place] + ([place[np.load(data_folder() / "poses" / f"{files[2]}.sym.npy")]] if files[2] else []),
+    )
 
 
 def embedding(file: str, seed: int) -> dict[str, Any]:
@@ -73,7 +79,13 @@ def embedding(file: str, seed: int) -> dict[str, Any]:
     made = embed_mesh(mesh, seed=seed)
     seconds = time.perf_counter() - begin
     off = [distortion(mesh, made.points, seed)]
-    return {"pair": file, "vertices": len(mesh.vertices), "embed": seconds, "distortion": off, "distances": made.distances}
+    return {
+        "pair": file,
+        "vertices": len(mesh.vertices),
+        "embed": seconds,
+        "distortion": off,
+        "distances": made.distances,
+    }
 
 
 def functional_map(name: str, seed: int) -> dict[str, Any]:
@@ -83,7 +95,9 @@ def functional_map(name: str, seed: int) -> dict[str, Any]:
 
     source, target, truths = load(name, seed)
     begin = time.perf_counter()
-    meshes = (TriMesh(m.vertices.astype(np.float64), m.faces, area_normalize=True, center=True) for m in (target, source))
+    meshes = (
+        TriMesh(m.vertices.astype(np.float64), m.faces, area_normalize=True, center=True) for m in (target, source)
+    )
     model = FunctionalMapping(*meshes)
     model.preprocess(descr_type="WKS", subsample_step=2)
     model.fit(K=30, w_descr=1, w_lap=0.1, w_dcomm=1, w_orient=1)  # type: ignore[arg-type]
@@ -128,7 +142,9 @@ def measure(name: str, seed: int, device: Any) -> dict[str, Any]:
 
 def row(record: dict[str, Any]) -> dict[str, str]:
     cells = {
-        key: record[key] if isinstance(record[key], str) else f"{record[key]:.4g}" for key in record if key != "distortion"
+        key: record[key] if isinstance(record[key], str) else f"{record[key]:.4g}"
+        for key in record
+        if key != "distortion"
     }
     return cells | {"distortion %": " ".join(f"{100 * d:.1f}" for d in record.get("distortion", ()))}
 

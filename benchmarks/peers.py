@@ -1,20 +1,23 @@
-"""Match the man pair with gromap and with the peers that are installed: time, peak memory, loss, matching error.
+"""Match the man pair with gromap and with the peers that are installed: time, peak memory, loss,
+matching error.
 
     python benchmarks/peers.py --sizes 1000 2000 --power 0.5
     python benchmarks/peers.py --geodesic --even --power 0.5 --epsilon 3e-4
 
-Everyone gets the same weighted clouds of radius 1, the same cost |x - x'|^p and the same temperature, runs alone in a fresh
-process, on the CPU, and is charged for its cost matrices, its embedding, its compilation and the row argmax of its plan;
-imports are free, and so are the points of R^8 that --geodesic gives to everyone in place of the vertices, whose distances
-follow the surface. torchgw is left out of --even: it is called with equal weights.
+Everyone gets the same weighted clouds of radius 1, the same cost |x - x'|^p and the same
+temperature, runs alone in a fresh process, on the CPU, and is charged for its cost matrices, its
+embedding, its compilation and the row argmax of its plan; imports are free, and so are the points
+of R^8 that --geodesic gives to everyone in place of the vertices, whose distances follow the
+surface. torchgw is left out of --even: it is called with equal weights.
 
     L         Σ (cx_ik - cy_jl)² π_ij π_kl in the exact costs, after π is rounded to exact marginals
-    error     mean distance of the matched point to the true one, in % of the target's diameter, a straight distance
+    error     mean straight distance of the matched point to the true one, in % of the diameter
     marginal  misplaced mass before the rounding, rows plus columns
     peak      growth of the resident set from the end of the imports to the end of the match
 
-The authors' code takes part with --authors FOLDER, for the Euclidean cost. The folder must hold a module `authors_adapter.py`
-with one function, `solve(x, y, epsilon) -> plan`: (n, 3) float64 arrays of radius 1, gromap's temperature, an (n, n) array.
+The authors' code takes part with --authors FOLDER, for the Euclidean cost. The folder must hold a
+module `authors_adapter.py` with one function, `solve(x, y, epsilon) -> plan`: (n, 3) float64 arrays
+of radius 1, gromap's temperature, an (n, n) array.
 """
 
 from __future__ import annotations
@@ -45,7 +48,8 @@ CPU = torch.device("cpu")
 
 
 class Answer(NamedTuple):
-    """What a solver hands back while the clock runs; its plan is made dense once the clock has stopped."""
+    """What a solver hands back while the clock runs; its plan is made dense once the clock has
+    stopped."""
 
     match: Index
     plan: Callable[[], Array]
@@ -54,7 +58,8 @@ class Answer(NamedTuple):
 
 @dataclass(frozen=True)
 class Peer:
-    """A function of a pair, of ε and of p, the package to name, and the modules to import before the clock starts."""
+    """A function of a pair, of ε and of p, the package to name, and the modules to import before
+    the clock starts."""
 
     run: Callable[[ManPair, float, float], Answer]
     package: str | None
@@ -72,7 +77,11 @@ def gromap_in(dtype: type) -> Callable[[ManPair, float, float], Answer]:
         gromap = import_module("gromap")
         clouds = pair.source.astype(dtype), pair.target.astype(dtype)
         solution = gromap.solve(*clouds, a=pair.a, b=pair.b, cost=gromap.Power(p), epsilon=epsilon)
-        extra = {"status": solution.status.name, "phases": solution.stats.seconds, "outer": len(solution.history["energy"])}
+        extra = {
+            "status": solution.status.name,
+            "phases": solution.stats.seconds,
+            "outer": len(solution.history["energy"]),
+        }
         extra["inner"] = int(solution.history["inner_steps"].sum())
         return Answer(solution.map("argmax"), lambda: solution.plan.dense().astype(np.float64), extra)
 
@@ -102,7 +111,8 @@ def pot_entropic(pair: ManPair, epsilon: float, p: float) -> Answer:
 
 
 def ott_entropic(pair: ManPair, epsilon: float, p: float) -> Answer:
-    """OTT-JAX with its defaults (float32) and a warm start, compiled: it linearizes L(π), hence half of gromap's ε."""
+    """OTT-JAX with its defaults (float32) and a warm start, compiled: it linearizes L(π), hence
+    half of gromap's ε."""
     jax, jnp = import_module("jax"), import_module("jax.numpy")
     geometry = import_module("ott.geometry.geometry").Geometry
     problem = import_module("ott.problems.quadratic.quadratic_problem").QuadraticProblem
@@ -192,7 +202,8 @@ def measure(name: str, n: int, args: argparse.Namespace) -> dict[str, Any]:
 
 
 def row(record: dict[str, Any], reference: float | None) -> dict[str, str]:
-    """A record as cells of a table; the ratio is the time over that of the reference at the same size."""
+    """A record as cells of a table; the ratio is the time over that of the reference at the same
+    size."""
     start = {"solver": record["solver"], "n": str(record["n"])}
     if "stopped" in record:
         return start | {"time s": record["stopped"]}
@@ -210,12 +221,16 @@ def row(record: dict[str, Any], reference: float | None) -> dict[str, str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sizes", type=int, nargs="+", default=[1000, 2000, 4000], help="points drawn from each shape")
-    parser.add_argument("--peers", nargs="+", choices=SOLVERS, default=list(SOLVERS), help="solvers to run, if installed")
+    parser.add_argument(
+        "--peers", nargs="+", choices=SOLVERS, default=list(SOLVERS), help="solvers to run, if installed"
+    )
     parser.add_argument("--timeout", type=int, default=300, help="seconds that one match may take")
     parser.add_argument("--epsilon", type=float, default=1e-3, help="temperature, in gromap's convention")
     parser.add_argument("--power", type=float, default=1.0, help="p of the base cost |x - x'|^p")
     parser.add_argument("--geodesic", action="store_true", help="geodesic distances instead of straight ones")
-    parser.add_argument("--even", action="store_true", help="farthest points with areas as weights instead of random points")
+    parser.add_argument(
+        "--even", action="store_true", help="farthest points with areas as weights instead of random points"
+    )
     parser.add_argument("--seed", type=int, default=0, help="of the random subsets")
     parser.add_argument("--authors", type=Path, metavar="FOLDER", help="where authors_adapter.py is, see above")
     add_cores(parser)
@@ -224,9 +239,13 @@ def main() -> None:
     os.environ["CUDA_VISIBLE_DEVICES"] = ""  # for the processes to come
     if args.authors:
         if args.power != 1 or args.geodesic or args.even:
-            parser.error("--authors is for the Euclidean cost and equal weights: leave out --power, --geodesic and --even")
+            parser.error(
+                "--authors is for the Euclidean cost and equal weights: leave out --power, --geodesic and --even"
+            )
         if not (args.authors / "authors_adapter.py").is_file():
-            parser.error(f"there is no authors_adapter.py in {args.authors}: write one with solve(x, y, epsilon) -> plan")
+            parser.error(
+                f"there is no authors_adapter.py in {args.authors}: write one with solve(x, y, epsilon) -> plan"
+            )
         sys.path.insert(0, str(args.authors.resolve()))  # handed on to the processes to come
     names = [name for name in args.peers if SOLVERS[name].installed and not (args.even and name == "torchgw")]
     packages = {"numpy", *(SOLVERS[name].package for name in names)}
@@ -249,7 +268,10 @@ def main() -> None:
                 record = measure(name, n, args)
             print(json.dumps(record), flush=True)
             records.append(record)
-    print(f"\n{machine['cores']} cores, epsilon {args.epsilon:g}, cost |x - x'|^{args.power:g}; ratio: time over {REFERENCE}'s")
+    print(
+        f"\n{machine['cores']} cores, epsilon {args.epsilon:g}, cost |x - x'|^{args.power:g}; ratio: time over "
+        f"{REFERENCE}'s"
+    )
     print(", ".join(f"{package} {number}" for package, number in machine["versions"].items()))
     print("not run: " + (", ".join(name for name in args.peers if name not in names) or "none"))
     print("lowest possible error: " + ", ".join(f"{e:.2f} % at {n}" for n, e in machine["floor_percent"].items()))

@@ -1,10 +1,12 @@
-"""How the time of a whole match grows with the number of points: the exponent of a fit, and a picture.
+"""How the time of a whole match grows with the number of points: the exponent of a fit, and a
+picture.
 
-    python benchmarks/scaling.py --plot scaling.png
-    PYTHONPATH=src python benchmarks/scaling.py --device cuda --sizes 177000 500000 1400000 3800000 10000000
+    python benchmarks/scaling.py --plot scaling.png PYTHONPATH=src python benchmarks/scaling.py
+    --device cuda --sizes 177000 500000 1400000 3800000 10000000
 
-Every size is a match of match.py, with its clock and its default options. Exponents are slopes of least-squares lines through
-(log n, log seconds), of the whole and of each stage. Sizes that do not fit in memory are left out, and named.
+Every size is a match of match.py, with its clock and its default options. Exponents are slopes of
+least-squares lines through (log n, log seconds), of the whole and of each stage. Sizes that do not
+fit in memory are left out, and named.
 """
 
 from __future__ import annotations
@@ -69,7 +71,9 @@ def plot(n: Sequence[int], times: dict[str, list[float]], lines: dict[str, Line]
         label, width = f"{NAMES.get(name, name)}  ($n^{{{lines[name].exponent:.2f}}}$)", 2.2 if name == "total" else 1.4
         axes.plot(n, seconds, "o-", color=COLORS.get(name), linewidth=width, markersize=5, label=label)
     total = lines["total"]
-    axes.plot(ends, total(ends), "--", color="#d55e00", linewidth=1.6, label=f"fit of the total, $n^{{{total.exponent:.2f}}}$")
+    axes.plot(
+        ends, total(ends), "--", color="#d55e00", linewidth=1.6, label=f"fit of the total, $n^{{{total.exponent:.2f}}}$"
+    )
     guide = times["total"][0] * ends / ends[0]
     axes.plot(ends, guide, ":", color="0.5", linewidth=1.6, label="slope 1")
     axes.set(xscale="log", yscale="log", xlabel="points of each shape, n", ylabel="seconds", title=title)
@@ -84,12 +88,16 @@ def plot(n: Sequence[int], times: dict[str, list[float]], lines: dict[str, Line]
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sizes", type=int, nargs="+", help="points of each cloud (2000 to 32000; on CUDA 177000 to 10000000)")
+    parser.add_argument(
+        "--sizes", type=int, nargs="+", help="points of each cloud (2000 to 32000; on CUDA 177000 to 10000000)"
+    )
     parser.add_argument("--shapes", choices=PAIRS, default="human", help="the pair; human ships with gromap")
     parser.add_argument("--epsilon", type=float, default=1e-3, help="temperature")
     parser.add_argument("--seed", type=int, default=0, help="of the points")
     parser.add_argument("--runs", type=int, help="solves of each match, the last one counts (1, or 2 on CUDA)")
-    parser.add_argument("--plot", type=Path, default=Path("scaling.png"), help="where to write the picture (%(default)s)")
+    parser.add_argument(
+        "--plot", type=Path, default=Path("scaling.png"), help="where to write the picture (%(default)s)"
+    )
     add_options(parser)
     args = parser.parse_args()
     device = use(args)
@@ -112,7 +120,10 @@ def main() -> None:
     lines = {name: fit(reached, seconds) for name, seconds in times.items()}
     exponents = {name: line.exponent for name, line in lines.items()}
     print(json.dumps({"sizes": reached, "exponents": exponents}))
-    print(f"exponents from {reached[0]} to {reached[-1]}: " + ", ".join(f"{name} {e:.2f}" for name, e in exponents.items()))
+    print(
+        f"exponents from {reached[0]} to {reached[-1]}: "
+        + ", ".join(f"{name} {e:.2f}" for name, e in exponents.items())
+    )
     for record in records:
         if "stopped" in record:
             print(f"{record['n']} points were left out: {record['stopped']}")

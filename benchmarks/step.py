@@ -1,15 +1,19 @@
-"""Speed of one symmetrized Sinkhorn step: row and column sums of exp(s + u + v) over N x N pairs, at a solution.
+"""Speed of one symmetrized Sinkhorn step: row and column sums of exp(s + u + v) over N x N
+pairs, at a solution.
 
     python benchmarks/step.py --sizes 8192
     PYTHONPATH=src python benchmarks/step.py --device cuda --sizes 20000 177000
 
-The scores are those of a real match, 20 + 1 lifted features with their potentials: on a CPU the man pair, matched on few points
-and extended to all; on a CUDA device points of the shipped humans, matched. Dense means all tiles, truncated those that matter
-(from 8,000 points on a CPU, 40,000 on a CUDA device); Gpair/s count all N x N pairs. Beside them, where installed:
+The scores are those of a real match, 20 + 1 lifted features with their potentials: on a CPU the man
+pair, matched on few points and extended to all; on a CUDA device points of the shipped humans,
+matched. Dense means all tiles, truncated those that matter (from 8,000 points on a CPU, 40,000 on a
+CUDA device); Gpair/s count all N x N pairs. Beside them, where installed:
 
     KeOps            the same step as two log-sum-exp reductions, in float32
-    flash-sinkhorn   the same step as two log-sum-exp in one kernel, in float32 (CUDA), with and without tf32 products
-    exp limit        one exp2 per pair and nothing else: measured in the cache, or SMs x 16 per clock x the highest clock
+    flash-sinkhorn   the same step as two log-sum-exp in one kernel, in float32 (CUDA), with and
+                     without tf32 products
+    exp limit        one exp2 per pair and nothing else: measured in the cache, or SMs x 16 per
+                     clock x the highest clock
 
 Row errors are the largest relative ones against float64, on 256 rows.
 """
@@ -66,12 +70,15 @@ def keops(step: Step) -> Kernel:
 
 
 def flash_sinkhorn(step: Step, tf32: bool) -> Kernel:
-    """Its cost |x - y|² / 2 at ε = 1 is our score, up to squared norms that it keeps in the potentials as we do."""
+    """Its cost |x - y|² / 2 at ε = 1 is our score, up to squared norms that it keeps in the
+    potentials as we do."""
     fused = import_module("flash_sinkhorn.kernels.sinkhorn_flashstyle_sqeuclid").flashsinkhorn_symmetric_step
     arguments = (step.score.q, step.score.k, *step.potentials, 1.0)
     f, _, log_a, _ = step.potentials
     # f' = (f - lse) / 2, and the row sum is a exp(lse + f)
-    return Kernel(lambda: fused(*arguments, cost_scale=0.5, allow_tf32=tf32), lambda out: (log_a + 2 * (f - out[0])).exp())
+    return Kernel(
+        lambda: fused(*arguments, cost_scale=0.5, allow_tf32=tf32), lambda out: (log_a + 2 * (f - out[0])).exp()
+    )
 
 
 def peers(step: Step, device: torch.device) -> Iterator[tuple[str, Step, Callable[[Step], Kernel]]]:
@@ -125,7 +132,8 @@ def speed(run: Callable[[], Any], n: int, device: torch.device, repeats: int) ->
 
 
 def exp_limit(step: Step, device: torch.device, repeats: int) -> dict[str, Any] | None:
-    """One exp2 per pair: on a CPU measured on one block in the cache, over and over; on a CUDA device from its data sheet."""
+    """One exp2 per pair: on a CPU measured on one block in the cache, over and over; on a CUDA
+    device from its data sheet."""
     n = len(step.u)
     if device.type == "cuda":
         rate = exp2_rate(device)

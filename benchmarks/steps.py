@@ -21,7 +21,8 @@ COARSE, SETTLE = 2000, 100  # points of the match that `extended_step` extends, 
 
 @dataclass(frozen=True)
 class Step:
-    """The arguments of one Sinkhorn step: π_ij = exp(<q_i, k_j> + u_i + v_j), with u = f + log a and v = g + log b."""
+    """The arguments of one Sinkhorn step: π_ij = exp(<q_i, k_j> + u_i + v_j), with u = f + log a
+    and v = g + log b."""
 
     score: LowRank
     u: Tensor
@@ -40,11 +41,14 @@ class Step:
     def first(self, n: int) -> Step:
         if n >= len(self.u):
             return self
-        return Step(LowRank(self.score.q[:n], self.score.k[:n]), *(z[:n] for z in (self.u, self.v, self.log_a, self.log_b)))
+        return Step(
+            LowRank(self.score.q[:n], self.score.k[:n]), *(z[:n] for z in (self.u, self.v, self.log_a, self.log_b))
+        )
 
 
 def extended_step(n: int, epsilon: float) -> Step:
-    """The man pair: Γ from a match of its first points, potentials extended to all and settled by Sinkhorn steps."""
+    """The man pair: Γ from a match of its first points, potentials extended to all and settled
+    by Sinkhorn steps."""
     pair = man_pair(n)
     spaces = [gromap.Space(points[:COARSE]) for points in (pair.source, pair.target)]
     solution = gromap.solve(*spaces, epsilon=epsilon, scale=None)

@@ -1,9 +1,10 @@
-"""A small network trained through GromovLoss: handwritten digits, 64 pixels each, go to the plane with their distances.
+"""A small network trained through GromovLoss: handwritten digits, 64 pixels each, go to the
+plane with their distances.
 
     python examples/digits.py --out digits.png
 
-The loss is SGW_ε between the digits (64 dimensions, Euclidean distances, in units of their spread) and their images. It needs
-scikit-learn for the digits: `pip install scikit-learn`.
+The loss is SGW_ε between the digits (64 dimensions, Euclidean distances, in units of their spread)
+and their images. It needs scikit-learn for the digits: `pip install scikit-learn`.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ import gromap
 
 
 def digits(n: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Images of digits, centered and in units of their spread, and what they show.  (n, 64), (n,)"""
+    """Images of digits, centered and in units of their spread, and what they show.  (n, 64),
+    (n,)"""
     try:
         from sklearn.datasets import load_digits  # type: ignore[import-not-found]
     except ImportError:

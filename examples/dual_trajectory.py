@@ -1,11 +1,13 @@
-"""The path of Γ in a dual landscape that fits on a page: a cloud on a line against one in the plane, Γ in R^{1x2}.
+"""The path of Γ in a dual landscape that fits on a page: a cloud on a line against one in the
+plane, Γ in R^{1x2}.
 
     python examples/dual_trajectory.py --out dual_trajectory.png
 
-Background: the objective C + 8 D_ε(Γ). Dots: Γ of the plan after each outer step, from Γ = 0. The star is the minimum. With ten
-Sinkhorn steps in each, Entropic-GW as published stops short of it, towards the origin: a standard step meets one marginal only.
-Symmetrized, it goes there straight. With two steps in each, Entropic-GW is lost even so, since its costs are not centered and
-wrong marginals move them; Kernel-GW is not.
+Background: the objective C + 8 D_ε(Γ). Dots: Γ of the plan after each outer step, from Γ = 0. The
+star is the minimum. With ten Sinkhorn steps in each, Entropic-GW as published stops short of it,
+towards the origin: a standard step meets one marginal only. Symmetrized, it goes there straight.
+With two steps in each, Entropic-GW is lost even so, since its costs are not centered and wrong
+marginals move them; Kernel-GW is not.
 """
 
 from __future__ import annotations
@@ -78,7 +80,9 @@ def main() -> None:
         axes.plot(*path[-1], "o", color="white", markeredgecolor="#d1495b", markersize=6, zorder=4)
         axes.plot(*best, "*", color="#ffd23f", markeredgecolor="black", markersize=17, zorder=3)
         name = {gromap.EntropicGW: "Entropic-GW", gromap.KernelGW: "Kernel-GW"}[method]
-        axes.set(title=f"{name}, {update}, {steps} steps each", xlabel="Γ₁", aspect="equal", xlim=s[[0, -1]], ylim=t[[0, -1]])
+        axes.set(
+            title=f"{name}, {update}, {steps} steps each", xlabel="Γ₁", aspect="equal", xlim=s[[0, -1]], ylim=t[[0, -1]]
+        )
     figure.axes[0].set_ylabel("Γ₂")
     figure.savefig(args.out, dpi=110)
     print(f"wrote {args.out}")

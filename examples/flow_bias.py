@@ -1,10 +1,12 @@
-"""From a cross to a heart: the entropic bias of GW_ε, what debiasing mends, and what a large temperature breaks.
+"""From a cross to a heart: the entropic bias of GW_ε, what debiasing mends, and what a large
+temperature breaks.
 
     python examples/flow_bias.py --out flow_bias.png
 
-Wasserstein gradient flows of GW_ε and SGW_ε at three temperatures, in the units of the data (the shapes are about 1 wide).
-GW_ε collapses the cloud into clusters, SGW_ε reaches the heart, and at a large temperature it no longer sees one.
-Shapes are read from the folder that the environment variable GROMAP_DATA names.
+Wasserstein gradient flows of GW_ε and SGW_ε at three temperatures, in the units of the data (the
+shapes are about 1 wide). GW_ε collapses the cloud into clusters, SGW_ε reaches the heart, and at a
+large temperature it no longer sees one. Shapes are read from the folder that the environment
+variable GROMAP_DATA names.
 """
 
 from __future__ import annotations

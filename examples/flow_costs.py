@@ -1,10 +1,11 @@
-"""What a base cost sees: a reversed "5" flows to a "C" under squared norms, norms, root norms and exponential kernels.
+"""What a base cost sees: a reversed "5" flows to a "C" under squared norms, norms, root norms
+and exponential kernels.
 
     python examples/flow_costs.py --out flow_costs.png
 
-Each cost twice: with exact gradients (Kernel-GW), and with Γ cut to 50 axes of a kernel PCA. Temperatures are a thousandth of
-the squared unit of each cost.
-Shapes are read from the folder that the environment variable GROMAP_DATA names.
+Each cost twice: with exact gradients (Kernel-GW), and with Γ cut to 50 axes of a kernel PCA.
+Temperatures are a thousandth of the squared unit of each cost. Shapes are read from the folder that
+the environment variable GROMAP_DATA names.
 """
 
 from __future__ import annotations

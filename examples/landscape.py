@@ -1,4 +1,5 @@
-"""The landscape of two poses of a human: its minima, their basins, and the matchings they stand for.
+"""The landscape of two poses of a human: its minima, their basins, and the matchings they stand
+for.
 
     python examples/landscape.py --out landscape.png
 

@@ -2,9 +2,10 @@
 
     python examples/vertebrae.py --out vertebrae.png
 
-Points are drawn on both surfaces; each barycenter starts from the one before it. Shapes are read from the folder that the
-environment variable GROMAP_DATA names. Any picture needs this credit: "BodyParts3D, (c) The Database Center for Life Science
-licensed under CC Attribution-Share Alike 2.1 Japan".
+Points are drawn on both surfaces; each barycenter starts from the one before it. Shapes are read
+from the folder that the environment variable GROMAP_DATA names. Any picture needs this credit:
+"BodyParts3D, (c) The Database Center for Life Science licensed under CC Attribution-Share Alike 2.1
+Japan".
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ CREDIT = "BodyParts3D, (c) The Database Center for Life Science licensed under C
 
 
 def surface_points(path: Path, n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """n points drawn evenly on a surface, centered, in units of 10 mm, and its normals there.  (n, 3) twice"""
+    """n points drawn evenly on a surface, centered, in units of 10 mm, and its normals there.
+    (n, 3) twice"""
     if not path.exists():
         sys.exit(f"No mesh {path}: set GROMAP_DATA, or --data, to the folder that holds anatomy/.")
     mesh = read_mesh(path)
@@ -40,7 +42,9 @@ def main() -> None:
     parser.add_argument("--points", type=int, default=500)
     parser.add_argument("--steps", type=int, default=15)
     parser.add_argument("--batch", type=int, help="points of a part; None = all points in each step")
-    parser.add_argument("--surface", action="store_true", help="draw surfaces: needs pymeshlab, and 1500 points or more")
+    parser.add_argument(
+        "--surface", action="store_true", help="draw surfaces: needs pymeshlab, and 1500 points or more"
+    )
     parser.add_argument("--quick", action="store_true", help="few points and steps")
     add_data(parser)
     args = parser.parse_args()
@@ -51,7 +55,14 @@ def main() -> None:
     clouds = [first]
     for t in (0.25, 0.5, 0.75):
         middle = gromap.barycenter(
-            [first, last], [1 - t, t], init=clouds[-1], match="nearest", steps=steps, epsilon=0.1, batch=args.batch, tol=1e-3
+            [first, last],
+            [1 - t, t],
+            init=clouds[-1],
+            match="nearest",
+            steps=steps,
+            epsilon=0.1,
+            batch=args.batch,
+            tol=1e-3,
         )
         print(f"t = {t}: {middle.losses[0]:.3e} to {middle.losses[-1]:.3e}. {middle.status.value}", flush=True)
         clouds.append(middle.points)

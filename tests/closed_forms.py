@@ -1,4 +1,5 @@
-"""Problems whose answer is known in closed form, each a generator: `for problem in two_points(): ...`"""
+"""Problems whose answer is known in closed form, each a generator: `for problem in two_points():
+...`"""
 
 from __future__ import annotations
 
@@ -29,7 +30,8 @@ class Known:
 
 
 def two_points() -> Iterator[Known]:
-    """{0, d} and {0, e} with weights (p, 1-p), (q, 1-q): couplings have one parameter t = π_00, so that
+    """{0, d} and {0, e} with weights (p, 1-p), (q, 1-q): couplings have one parameter t = π_00,
+    so that
 
     L = d² P(x≠x') + e² P(y≠y') - 4 d e (π_00 π_11 + π_01 π_10),     GW_ε = min_t L + ε KL(π | a⊗b)
     """
@@ -50,7 +52,9 @@ def two_points() -> Iterator[Known]:
         bounds = max(low, start - width), min(high, start + width)
         best = minimize_scalar(energy, bounds=bounds, method="bounded", options={"xatol": 1e-12})
         x, y = np.array([[0.0], [d]]), np.array([[0.0], [e]])
-        yield Known(f"d={d} e={e} p={p} q={q} eps={eps}", x, y, a, b, {"epsilon": eps, "scale": None}, value=float(best.fun))
+        yield Known(
+            f"d={d} e={e} p={p} q={q} eps={eps}", x, y, a, b, {"epsilon": eps, "scale": None}, value=float(best.fun)
+        )
 
 
 def isometric_copies() -> Iterator[Known]:
@@ -64,7 +68,8 @@ def isometric_copies() -> Iterator[Known]:
 
 
 def scaled_copies() -> Iterator[Known]:
-    """y = s x under |x - x'|^p: L(π) >= (|c_X| - |c_Y|)² in L²(π⊗π), which the copy reaches: L = (1 - s^p)² E c²."""
+    """y = s x under |x - x'|^p: L(π) >= (|c_X| - |c_Y|)² in L²(π⊗π), which the copy reaches: L =
+    (1 - s^p)² E c²."""
     for p, s in itertools.product((1.0, 2.0), (0.5, 1.5)):
         x, a = cloud(25, 3, seed=4)
         order = np.random.default_rng(0).permutation(25)
@@ -77,9 +82,11 @@ def scaled_copies() -> Iterator[Known]:
 
 
 def gaussians() -> Iterator[Known]:
-    """Gaussian quadratures N(0, D₀) and N(0, D₁) under squared norms (Delon, Desolneux & Salmona 2022):
+    """Gaussian quadratures N(0, D₀) and N(0, D₁) under squared norms (Delon, Desolneux & Salmona
+    2022):
 
-        4 (tr D₀ - tr D₁)² + 4 (|D₀| - |D₁|)² + 4 |D₀ - D₁|²  <=  GW  <=  4 (tr D₀ - tr D₁)² + 8 |D₀ - D₁|²
+        4 (tr D₀ - tr D₁)² + 4 (|D₀| - |D₁|)² + 4 |D₀ - D₁|²  <=  GW  <=  4 (tr D₀ - tr D₁)² + 8 |D₀
+        - D₁|²
 
     Both agree where D₁ = s² D₀; here the upper bound is the value of the linear map, up to ε.
     """

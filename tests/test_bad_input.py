@@ -30,7 +30,10 @@ CASES = {
     "negative weights": (lambda: solve(X, Y, b=np.r_[-1.0, np.ones(8)]), "b has negative weights.*index 0"),
     "zero weights": (lambda: solve(X, Y, a=np.zeros(12)), "a is zero everywhere"),
     "all mass on one point": (lambda: solve(X, Y, a=np.eye(12)[0]), "positive weight.* has a single point"),
-    "weights of the wrong length": (lambda: solve(X, Y, a=np.ones(9)), r"a must have one weight per point of X, shape \(12,\)"),
+    "weights of the wrong length": (
+        lambda: solve(X, Y, a=np.ones(9)),
+        r"a must have one weight per point of X, shape \(12,\)",
+    ),
     "one-dimensional points": (lambda: solve(X[:, 0], Y), r"X must have shape \(N, d\).*X\[:, None\]"),
     "three-dimensional points": (lambda: solve(X[None], Y), r"got \(1, 12, 3\)"),
     "strings": (lambda: solve(np.array([["a", "b"]] * 3), Y), "must be a numeric array"),

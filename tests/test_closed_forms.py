@@ -1,4 +1,5 @@
-"""The solvers of the paper on problems whose answer is known; sharp ones start at the known map, to test the solver alone."""
+"""The solvers of the paper on problems whose answer is known; sharp ones start at the known map,
+to test the solver alone."""
 
 from __future__ import annotations
 

@@ -87,7 +87,9 @@ def test_truth_has_no_error_direct_or_mirrored(pair: Pair):
 
 def test_truth_keeps_the_lengths_of_edges(pair: Pair):
     i, j = edges(pair.source).T
-    old, direct, mirrored = (np.linalg.norm(v[i] - v[j], axis=1) for v in (pair.source.vertices, pair.direct, pair.mirrored))
+    old, direct, mirrored = (
+        np.linalg.norm(v[i] - v[j], axis=1) for v in (pair.source.vertices, pair.direct, pair.mirrored)
+    )
     for new in (direct, mirrored):
         assert np.quantile(abs(new / old - 1), 0.9) < 0.15
 
@@ -97,7 +99,9 @@ def test_a_map_that_mixes_left_and_right_is_wrong(pair: Pair):
     assert pair.error(np.where(left, pair.direct, pair.mirrored)) > 0.05
 
 
-@pytest.mark.parametrize("match", [np.zeros(3, int), np.zeros(4000), np.zeros((4000, 2)), np.zeros((3900, 3)), "direct"])
+@pytest.mark.parametrize(
+    "match", [np.zeros(3, int), np.zeros(4000), np.zeros((4000, 2)), np.zeros((3900, 3)), "direct"]
+)
 def test_a_map_of_another_shape_is_refused(pair: Pair, match):
     with pytest.raises(ValueError, match=r"integers of shape \(4000,\), or a position"):
         pair.error(match)

@@ -1,4 +1,5 @@
-"""A new cost and a new solver, written outside of the package, run through `solve` and `GromovLoss`."""
+"""A new cost and a new solver, written outside of the package, run through `solve` and
+`GromovLoss`."""
 
 from __future__ import annotations
 
@@ -68,7 +69,10 @@ def test_through_solve(pair, init):
 def test_through_the_losses(pair):
     x, y, a, b = (torch.from_numpy(z) for z in pair)
     found = []
-    for method in (DampedGW(Loop(max_iter=500, tol=1e-9, marginal_tol=1e-7)), gromap.CntGW(Loop(tol=1e-9, marginal_tol=1e-7))):
+    for method in (
+        DampedGW(Loop(max_iter=500, tol=1e-9, marginal_tol=1e-7)),
+        gromap.CntGW(Loop(tol=1e-9, marginal_tol=1e-7)),
+    ):
         points = x.clone().requires_grad_()
         loss = gromap.GromovLoss(cost=LogDistance(), epsilon=0.3, method=method, init="zero", dim=(40, 31))
         value = loss(points, y, a, b)

@@ -23,7 +23,8 @@ def test_cuda_equals_cpu(dtype, method):
     here = solve(x, y, method=method, epsilon=5e-3)
     there = solve(x.cuda(), y.cuda(), method=method, epsilon=5e-3)
     assert there.gamma.device.type == there.push(x.cuda()).device.type == "cuda"
-    assert there.history["energy"][-1] == pytest.approx(here.history["energy"][-1], rel=1e-3)  # misplaced mass moves the value
+    # misplaced mass moves the value
+    assert there.history["energy"][-1] == pytest.approx(here.history["energy"][-1], rel=1e-3)
     assert float((there.p2p_12.cpu() == here.p2p_12).double().mean()) > 0.95
     moved = solve(x.numpy(), y.numpy(), method=method, epsilon=5e-3, device="cuda")
     assert isinstance(moved.gamma, np.ndarray)
@@ -78,7 +79,8 @@ def test_truncation_on_the_gpu_loses_what_it_says():
 
 
 def test_violent_jumps_on_the_gpu():
-    """Γ and ε jump by orders of magnitude between calls, tiles are left out: all stays finite, and rows can be made exact."""
+    """Γ and ε jump by orders of magnitude between calls, tiles are left out: all stays finite,
+    and rows can be made exact."""
     x, y = shape(50_000, 0), shape(45_000, 1)
     logs = [torch.full((len(z),), -float(np.log(len(z))), device="cuda") for z in (x, y)]
     grid = Grid(split_cells(x), split_cells(y), 1e-4)
@@ -111,7 +113,9 @@ def test_losses_and_gradients_on_the_gpu(cost, method):
     """float32 on CUDA beside float64 on the CPU, from the same start."""
     solver = method(Loop(Sinkhorn(100), max_steps=5000, max_iter=200, tol=1e-8, marginal_tol=1e-5))
     pair = humans()
-    x, y = (torch.tensor(m.vertices[::13][:n], dtype=torch.float64) for m, n in ((pair.source, 300), (pair.target, 260)))
+    x, y = (
+        torch.tensor(m.vertices[::13][:n], dtype=torch.float64) for m, n in ((pair.source, 300), (pair.target, 260))
+    )
     a = 0.2 + torch.rand(300, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     found = []
     for kind in ({"device": "cpu", "dtype": torch.float64}, {"device": "cuda", "dtype": torch.float32}):

@@ -1,4 +1,5 @@
-"""What happens at the edges: too little memory, Ctrl-C, degenerate clouds, extreme weights; and what `solve` says it chose."""
+"""What happens at the edges: too little memory, Ctrl-C, degenerate clouds, extreme weights; and
+what `solve` says it chose."""
 
 from __future__ import annotations
 
@@ -108,7 +109,9 @@ def test_running_out_of_memory_midway_says_what_to_do(case, monkeypatch):
         raise failure
 
     monkeypatch.setattr(loop, "sinkhorn", full)
-    message = "out of memory on cpu: 300 x 280 points were to take about .*fewer points" if kind is MemoryError else "illegal"
+    message = (
+        "out of memory on cpu: 300 x 280 points were to take about .*fewer points" if kind is MemoryError else "illegal"
+    )
     with pytest.raises(kind, match=message):
         solve(surface(300, 0), surface(280, 1))
 

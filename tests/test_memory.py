@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="elsewhere an earlier peak hides a lower one")
+pytestmark = pytest.mark.skipif(
+    not Path("/proc/self/status").exists(), reason="elsewhere an earlier peak hides a lower one"
+)
 
 CODE = """
 import numpy as np, torch, gromap
@@ -52,7 +54,8 @@ print(meter.read()[1] / 2**20)
 
 
 def test_a_loss_and_its_gradient_take_linear_memory():
-    """Four times the points take no more than four times the memory; one N x N block would be 1.6 GB."""
+    """Four times the points take no more than four times the memory; one N x N block would be
+    1.6 GB."""
     used = [run(LOSS, str(n))[-1] for n in (5000, 20_000)]
     assert used[1] < 4 * used[0] + 50
     assert used[1] < 400

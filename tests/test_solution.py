@@ -62,7 +62,8 @@ def test_maps_are_nearest_to_the_mean_or_of_the_largest_entry(sol, pair):
 
 
 def test_maps_of_costs_that_are_no_function_of_the_distance_use_the_features():
-    """argmin_k Σ_j π_ij c(y_j, y_k), which for the exact embedding is the point nearest to the mean of the features."""
+    """argmin_k Σ_j π_ij c(y_j, y_k), which for the exact embedding is the point nearest to the
+    mean of the features."""
     c = np.abs(np.subtract.outer(np.arange(9.0), np.arange(9.0))) ** 0.5
     sol = solve(c, c, cost="precomputed", dim=9, epsilon=0.05)
     np.testing.assert_array_equal(sol.map(), (sol.plan.dense() @ c).argmin(1))
@@ -94,7 +95,12 @@ def test_repr_tells_the_story(sol):
 
 def test_save_and_load(sol, tmp_path):
     again = gromap.load(sol.save(tmp_path / "match.safetensors"))
-    assert (again.value, again.value_gw, again.epsilon, again.scale) == (sol.value, sol.value_gw, sol.epsilon, sol.scale)
+    assert (again.value, again.value_gw, again.epsilon, again.scale) == (
+        sol.value,
+        sol.value_gw,
+        sol.epsilon,
+        sol.scale,
+    )
     assert again.status is sol.status
     assert again.stats.method == sol.stats.method
     np.testing.assert_allclose(again.plan.dense(), sol.plan.dense(), rtol=1e-11)
@@ -119,7 +125,11 @@ def test_broken_and_foreign_files(sol, tmp_path):
     whole = path.read_bytes()
     with pytest.raises(FileNotFoundError, match="no result file"):
         gromap.load(tmp_path / "absent.safetensors")
-    for name, content in (("truncated", whole[: len(whole) // 2]), ("empty", b""), ("text", b"hello world, not a tensor")):
+    for name, content in (
+        ("truncated", whole[: len(whole) // 2]),
+        ("empty", b""),
+        ("text", b"hello world, not a tensor"),
+    ):
         bad = tmp_path / name
         bad.write_bytes(content)
         with pytest.raises(ValueError, match="truncated or corrupted"):
@@ -127,7 +137,11 @@ def test_broken_and_foreign_files(sol, tmp_path):
     save_file({"weight": np.ones(3)}, tmp_path / "foreign")
     with pytest.raises(ValueError, match="not a gromap result"):
         gromap.load(tmp_path / "foreign")
-    save_file({"u": np.ones(3)}, tmp_path / "partial", metadata={"format": "gromap-solution", "version": "1", "solution": "{}"})
+    save_file(
+        {"u": np.ones(3)},
+        tmp_path / "partial",
+        metadata={"format": "gromap-solution", "version": "1", "solution": "{}"},
+    )
     with pytest.raises(ValueError, match="truncated or corrupted"):
         gromap.load(tmp_path / "partial")
     newer = {"format": "gromap-solution", "version": "99", "solution": json.dumps({})}
@@ -155,7 +169,8 @@ DATA = Path(__file__).with_name("data")
 
 
 def test_files_of_older_versions_load():
-    """Written before `info` became `stats`: the minima stood in the history, and there were no points for maps."""
+    """Written before `info` became `stats`: the minima stood in the history, and there were no
+    points for maps."""
     old = gromap.load(DATA / "solution_v1.safetensors")
     assert old.value == pytest.approx(0.254304, abs=1e-6)
     assert (old.stats.method, old.stats.dtype) == ("cnt", "float32")

@@ -1,4 +1,5 @@
-"""gromap.solve as a user meets it: what it recovers, what leaves it unchanged, what it takes and returns."""
+"""gromap.solve as a user meets it: what it recovers, what leaves it unchanged, what it takes and
+returns."""
 
 from __future__ import annotations
 
@@ -74,7 +75,9 @@ def test_any_temperature_in_float32_is_finite_and_honest(method, epsilon):
     (x, a), (y, b) = cloud(70, 3, 0, "float32"), cloud(50, 2, 1, "float32")
     sol = solve(x, y, a, b, epsilon=epsilon, method=method, max_iter=15)
     assert np.isfinite([sol.value, sol.value_gw, sol.plan.marginal_error]).all()
-    assert all(np.isfinite(z).all() for z in (*sol.potentials, sol.gamma, sol.push(x), sol.pull(y), sol.history["energy"]))
+    assert all(
+        np.isfinite(z).all() for z in (*sol.potentials, sol.gamma, sol.push(x), sol.pull(y), sol.history["energy"])
+    )
     assert abs(sol.plan.marginals[0].sum() - 1) < 2e-2
     assert sol.plan.marginal_error < (5e-2 if sol.converged else 2.0)
     assert sol.converged or epsilon <= 1e-3
@@ -99,7 +102,9 @@ def test_warm_start_from_a_solution(method, pair):
     again = solve(x, y, a, b, method=method, epsilon=0.02, init=first)
     assert len(again.history["energy"]) <= 2
     assert again.value == pytest.approx(first.value, rel=1e-2)
-    assert solve(x, y, a, b, method=method, epsilon=0.02, init=first.gamma).value == pytest.approx(first.value, rel=5e-2)
+    assert solve(x, y, a, b, method=method, epsilon=0.02, init=first.gamma).value == pytest.approx(
+        first.value, rel=5e-2
+    )
     stopped = solve(x, y, a, b, method=method, epsilon=0.02, init="zero", max_iter=1)
     assert stopped.status is gromap.Status.MAX_ITER
 
@@ -118,7 +123,9 @@ def test_matrices_and_trees(pair):
     x, y, a, b = pair
     cx = gromap.Power(1)(*[torch.from_numpy(x)] * 2).numpy()
     matrix, points = Space.from_costs(cx, a, dim=20), Space(y, b)
-    same, one = (solve(s, points, epsilon=0.05, scale=None, init="zero", max_iter=15) for s in (matrix, Space(x, a, dim=20)))
+    same, one = (
+        solve(s, points, epsilon=0.05, scale=None, init="zero", max_iter=15) for s in (matrix, Space(x, a, dim=20))
+    )
     assert same.value == pytest.approx(one.value, rel=1e-6)
     parents = [-1, 0, 0, 1, 1, 2, 2, 3, 4, 5]
     tree = Space(np.arange(10), cost=gromap.Tree.from_parents(parents, 1 + np.arange(10) / 7), dim=9)
@@ -139,7 +146,15 @@ def test_numpy_and_torch():
     (x, a), (y, b) = cloud(40, 3, 0, "float32"), cloud(31, 2, 1, "float32")
     for make, kind in ((np.asarray, np.ndarray), (torch.from_numpy, torch.Tensor)):
         sol = solve(make(x), make(y), make(a), make(b), epsilon=0.05)
-        outs = [sol.gamma, *sol.potentials, sol.push(make(x)), sol.pull(make(y)), sol.p2p_12, sol.p2p_21, sol.plan @ make(y)]
+        outs = [
+            sol.gamma,
+            *sol.potentials,
+            sol.push(make(x)),
+            sol.pull(make(y)),
+            sol.p2p_12,
+            sol.p2p_21,
+            sol.plan @ make(y),
+        ]
         outs += [sol.plan.dense(), *sol.plan.marginals]
         assert all(isinstance(z, kind) for z in outs)
         assert sol.gamma.dtype == make(x).dtype

@@ -21,7 +21,8 @@ def gw_loss(cx, cy, pi):
 
 
 def entropic_gw(cx, cy, a, b, eps, outer):
-    """Entropic-GW (Peyré et al. 2016) with Sinkhorn run to convergence: plans and energies of each outer step."""
+    """Entropic-GW (Peyré et al. 2016) with Sinkhorn run to convergence: plans and energies of
+    each outer step."""
     pi, f, g, steps = a[:, None] * b, np.zeros(len(a)), np.zeros(len(b)), []
     for _ in range(outer):
         rows, cols = pi.sum(1), pi.sum(0)
@@ -115,7 +116,8 @@ def test_loss_decomposes(seed):
 
 @pytest.mark.parametrize("seed", range(3))
 def test_linearisation(seed):
-    """Thm. entropic_gw_cnt_linearized: C + 8 F(Γ, π) majorises the energy and touches it at Γ(π)."""
+    """Thm. entropic_gw_cnt_linearized: C + 8 F(Γ, π) majorises the energy and touches it at
+    Γ(π)."""
     (x, a), (y, b) = cloud(12, 4, seed), cloud(9, 2, seed + 5)
     a, b, eps = a / a.sum(), b / b.sum(), 0.3
     x, y = x - a @ x, y - b @ y
@@ -139,7 +141,8 @@ def test_linearisation(seed):
 @pytest.mark.parametrize("method", ["cnt", "kernel"])
 @pytest.mark.parametrize("cost", COSTS)
 def test_values_are_those_of_the_returned_plan(method, cost, pair):
-    """value_gw is the four-index sum over the plan as it is, feasible or not, and value adds ε KL."""
+    """value_gw is the four-index sum over the plan as it is, feasible or not, and value adds ε
+    KL."""
     x, y, a, b = pair
     sx, sy = Space(x, a, cost=cost, dim=len(x)), Space(y, b, cost=cost, dim=len(y))
     for max_iter in (1, 50):
@@ -153,7 +156,8 @@ def test_values_are_those_of_the_returned_plan(method, cost, pair):
 
 
 def test_isometric_copies_have_no_debiased_distance(pair):
-    """Thm. cnt_sgw_properties: GW_ε(α, β) - ½ GW_ε(α, α) - ½ GW_ε(β, β) >= 0, and = 0 for isometric copies."""
+    """Thm. cnt_sgw_properties: GW_ε(α, β) - ½ GW_ε(α, α) - ½ GW_ε(β, β) >= 0, and = 0 for
+    isometric copies."""
     x, y, a, b = (z[:30] for z in pair)
     from tests.conftest import rotation
 
@@ -184,7 +188,8 @@ def test_exact_norms_change_nothing_at_full_rank(cost, pair):
 
 @pytest.mark.parametrize("cost", [Power(1.0), Gaussian(1.5)])
 def test_exact_norms_bound_the_value_from_above(cost, pair):
-    """With D axes, the value of a plan is L(π) + 8 (|Γ|² - |Γ_D|²): what the axes miss of Γ, and nothing else."""
+    """With D axes, the value of a plan is L(π) + 8 (|Γ|² - |Γ_D|²): what the axes miss of Γ, and
+    nothing else."""
     x, y, a, b = pair
     sx, sy = Space(x, a, cost=cost, dim=6), Space(y, b, cost=cost, dim=5)
     for max_iter in (1, 20):  # columns are off after one step

@@ -3,23 +3,15 @@
 from gromap import mesh
 from gromap._plan import Plan
 from gromap._progress import Event
-from gromap._solution import Interrupted, Solution, State, Stats, Status, load
+from gromap._solution import Interrupted, Solution, State, Status, load
 from gromap._solve import solve
 from gromap._space import Space
-from gromap.geometry.costs import (
-    Cost,
-    Custom,
-    Exponential,
-    Gaussian,
-    Hyperbolic,
-    Power,
-    Precomputed,
-    Radial,
-    Spherical,
-    Tree,
-)
+from gromap._stats import Stats
+from gromap.geometry.costs import Cost, Custom, Exponential, Gaussian, Hyperbolic, Power, Radial, Spherical
 from gromap.geometry.embedding import KernelPCA, Nystrom
-from gromap.learn.flows import Flow, FlowInterrupted, FlowStatus, barycenter, gradient_flow
+from gromap.geometry.indexed_costs import Precomputed, Tree
+from gromap.learn.barycenter import barycenter
+from gromap.learn.flows import Flow, FlowInterrupted, FlowStatus, gradient_flow
 from gromap.learn.losses import GromovLoss, gw_loss
 from gromap.learn.pairwise import pairwise
 from gromap.search.budget import SearchBudget

@@ -1,4 +1,5 @@
-"""The public door: every input is checked here, once, with errors that say what was given, what is expected and what to do."""
+"""The public door: every input is checked here, once, with errors that say what was given, what
+is expected and what to do."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ from torch import Tensor
 
 
 def extra(module: str, name: str, called: str | None = None) -> Any:
-    """An optional package, or what to install to have it.  name: of the extra.  called: the package, if not as its module."""
+    """An optional package, or what to install to have it.  name: of the extra.  called: the
+    package, if not as its module."""
     try:
         return import_module(module)
     except ImportError as error:
@@ -34,7 +36,8 @@ def to_array(x: Tensor, numpy: bool) -> Any:
 
 
 def tensor(x: object, name: str, device: torch.device | str | None = None) -> Tensor:
-    """A floating point tensor without NaN or inf, float32 or float64; never a view that a caller could see change."""
+    """A floating point tensor without NaN or inf, float32 or float64; never a view that a caller
+    could see change."""
     t = as_tensor(x, name)
     if t.is_complex():
         raise TypeError(f"{name} holds complex numbers; gromap expects real ones.")
@@ -114,7 +117,9 @@ def weights(a: object, n: int, name: str, of: str, like: Tensor) -> Tensor:
 def cost_matrix(c: object, name: str = "C") -> Tensor:
     t = tensor(c, name)
     if t.ndim != 2 or t.shape[0] != t.shape[1]:
-        raise ValueError(f"{name} must be a square matrix of costs between all pairs of points, got shape {tuple(t.shape)}.")
+        raise ValueError(
+            f"{name} must be a square matrix of costs between all pairs of points, got shape {tuple(t.shape)}."
+        )
     count(len(t), name)
     top = float(t.abs().max())
     diagonal, skew = float(t.diagonal().abs().max()), float((t - t.mT).abs().max())
@@ -132,7 +137,8 @@ def is_auto(value: object) -> bool:
 
 
 def dimension(dim: object, n: int, name: str) -> int | float:
-    """An embedding dimension in 1 .. n, or a share of variance in (0, 1). "auto": 20, or n if there are fewer points."""
+    """An embedding dimension in 1 .. n, or a share of variance in (0, 1). "auto": 20, or n if
+    there are fewer points."""
     if is_auto(dim):
         return min(20, n)
     if isinstance(dim, bool) or not isinstance(dim, int | float | np.integer | np.floating):

@@ -1,4 +1,5 @@
-"""Files that are written whole or not at all; result files, tensors and plain facts in one .safetensors file."""
+"""Files that are written whole or not at all; result files, tensors and plain facts in one
+.safetensors file."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ T = TypeVar("T")
 
 @contextmanager
 def replacing(path: str | Path) -> Iterator[Path]:
-    """A new file beside `path` that takes its place at the end, so that an interruption leaves the old file, or none."""
+    """A new file beside `path` that takes its place at the end, so that an interruption leaves
+    the old file, or none."""
     path = Path(path)
     temporary = path.with_name(f"{path.name}.{secrets.token_hex(4)}.part")
     try:
@@ -47,8 +49,11 @@ def write(path: str | Path, kind: str, tensors: dict[str, Tensor], facts: dict[s
     return path
 
 
-def read(path: str | Path, kind: str, device: torch.device | str, build: Callable[[dict[str, Tensor], dict[str, Any]], T]) -> T:
-    """What `build` makes of the tensors and facts of a file. Everything that is wrong with a file is a ValueError."""
+def read(
+    path: str | Path, kind: str, device: torch.device | str, build: Callable[[dict[str, Tensor], dict[str, Any]], T]
+) -> T:
+    """What `build` makes of the tensors and facts of a file. Everything that is wrong with a
+    file is a ValueError."""
     from safetensors import SafetensorError, safe_open
 
     path, what = Path(path), "result" if kind == "solution" else kind

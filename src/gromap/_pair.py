@@ -18,7 +18,8 @@ LARGE = 3000  # points from which numpy arrays go to a GPU, and "auto" builds a 
 
 @dataclass(frozen=True, eq=False)
 class Pair:
-    """What is matched: c_X / units[0] and c_Y / units[1] at the temperature eps, in units of these costs, squared."""
+    """What is matched: c_X / units[0] and c_Y / units[1] at the temperature eps, in units of
+    these costs, squared."""
 
     x: Space
     y: Space
@@ -69,7 +70,8 @@ class Pair:
 
     @property
     def energy_unit(self) -> float:
-        """One unit of energy, in which tolerances are given: both costs at their own scale, whatever `units` are."""
+        """One unit of energy, in which tolerances are given: both costs at their own scale,
+        whatever `units` are."""
         return self.x.scale * self.y.scale / (self.units[0] * self.units[1])
 
     @property
@@ -115,7 +117,8 @@ def spaces_of(X: Any, Y: Any, a: Any, b: Any, cost: Any, dim: Any, device: Any, 
     x, y = sides
     if x.device != y.device or x.dtype != y.dtype:
         raise ValueError(
-            f"X is {x.dtype} on {x.device} and Y is {y.dtype} on {y.device}: build both in one precision, on one device."
+            f"X is {x.dtype} on {x.device} and Y is {y.dtype} on {y.device}: build both in one precision, on one "
+            f"device."
         )
     return x, y
 

@@ -55,7 +55,8 @@ class Plan:
 
     @property
     def T(self) -> Plan:
-        swapped = None if self._potentials is None else self._potentials[::-1]
+        known = self._potentials
+        swapped = None if known is None else (known[1], known[0])
         return Plan(self.score.mT, self.v, self.u, self.b, self.a, self.numpy, swapped)
 
     def __repr__(self) -> str:
@@ -83,7 +84,8 @@ class Plan:
 
     @cached_property
     def marginal_error(self) -> float:
-        """Σ_i |π 1 - a|_i + Σ_j |πᵀ 1 - b|_j: misplaced mass, between 0 and 2 for a plan of mass 1, whatever N."""
+        """Σ_i |π 1 - a|_i + Σ_j |πᵀ 1 - b|_j: misplaced mass, between 0 and 2 for a plan of mass
+        1, whatever N."""
         r, c = self.sums
         return float((r.double() - self.a.double()).abs().sum() + (c.double() - self.b.double()).abs().sum())
 
@@ -98,7 +100,9 @@ class Plan:
         """Values on the columns as an (M, w) tensor, and the shape of one of them."""
         values = _check.tensor(w, "the values to transport", self.v.device).to(self.v.dtype)
         if values.ndim == 0 or len(values) != self.shape[1]:
-            raise ValueError(f"expected {self.shape[1]} values, one per column of the plan, got shape {tuple(values.shape)}.")
+            raise ValueError(
+                f"expected {self.shape[1]} values, one per column of the plan, got shape {tuple(values.shape)}."
+            )
         return values.reshape(len(values), -1), values.shape[1:]
 
     def _out(self, x: Tensor, tail: torch.Size) -> Any:
@@ -109,7 +113,8 @@ class Plan:
         return _check.to_array(self.score.argmax(self.v), self.numpy)
 
     def sparse(self, k: int = 8) -> Any:
-        """The k largest entries of each row, as a scipy CSR array (numpy) or a coalesced sparse tensor (torch)."""
+        """The k largest entries of each row, as a scipy CSR array (numpy) or a coalesced sparse
+        tensor (torch)."""
         n, m = self.shape
         if not 1 <= k <= m:
             raise ValueError(f"sparse(k) keeps 1 <= k <= {m} entries per row, got k = {k}.")

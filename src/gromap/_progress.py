@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 
 class Event(NamedTuple):
-    """How far some work is: an outer step of a solve, a step of a flow, a pair of a collection, a stage of a mesh.
+    """How far some work is: an outer step of a solve, a step of a flow, a pair of a collection,
+    a stage of a mesh.
 
     A callback that returns True stops the work.
 

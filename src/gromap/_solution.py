@@ -1,9 +1,10 @@
-"""What a solve returns: Status (what happened, with advice), State (to continue from), Stats (facts), Solution (everything)."""
+"""What a solve returns: Status (what happened, with advice), State (to continue from), Stats
+(facts), Solution (everything)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
 from pathlib import Path
@@ -16,6 +17,7 @@ from torch import Tensor
 from gromap import _check
 from gromap._files import read, write
 from gromap._plan import Plan
+from gromap._stats import Stats
 from gromap.geometry.measure import nearest
 from gromap.transport import Dense, LowRank, Mixture, Score
 
@@ -37,7 +39,8 @@ class Status(Enum):
 
 @dataclass(frozen=True)
 class State:
-    """The linear map and the dual potentials, in units of the scaled costs: what the loop carries and `init=` accepts."""
+    """The linear map and the dual potentials, in units of the scaled costs: what the loop
+    carries and `init=` accepts."""
 
     gamma: Tensor | None  # (D, E); None where nothing was embedded
     f: Tensor | None = None  # (N,)
@@ -45,56 +48,14 @@ class State:
 
 
 class Interrupted(KeyboardInterrupt):
-    """Ctrl-C during a solve. `state` is the best so far, and a start for another call: `solve(X, Y, init=error.state)`."""
+    """Ctrl-C during a solve. `state` is the best so far, and a start for another call: `solve(X,
+    Y, init=error.state)`."""
 
     def __init__(self, state: State):
-        super().__init__("gromap.solve was interrupted; error.state is the best so far, continue with init=error.state.")
+        super().__init__(
+            "gromap.solve was interrupted; error.state is the best so far, continue with init=error.state."
+        )
         self.state = state
-
-
-@dataclass(frozen=True, eq=False)
-class Stats:
-    """How a solution was found. What does not apply is None, or empty."""
-
-    method: str = "?"
-    engine: str = "?"  #: the file that reduced the scores: tiles, triton, mixture
-    device: str = "?"
-    dtype: str = "?"
-    memory: int = 0  #: bytes that were expected
-    seconds: dict[str, float] = field(default_factory=dict)  #: of each phase: embed, search, solve
-    levels: tuple[int, ...] = ()  #: points of each level of a pyramid
-    minima: np.ndarray | None = None  #: energies of the distinct minima that the search met, the lowest first
-    minima_starts: np.ndarray | None = None  #: how many starts went to each
-    explained: tuple[float, float] | None = None  #: shares of variance that the embeddings keep
-    spectrum: tuple[tuple[float, ...], tuple[float, ...]] | None = None  #: variances along their axes
-    cost_error: tuple[float, float] | None = None  #: relative errors of costs approximated by ones of low rank
-    tiles: float | None = None  #: share of the tiles that were visited, where some were left out
-    neglected_mass: float | None = None  #: bound on the mass of the others
-
-    @property
-    def runner_up(self) -> float | None:
-        """How far the second lowest minimum lies above the lowest, relatively."""
-        if self.minima is None or len(self.minima) < 2:
-            return None
-        return float(self.minima[1] / self.minima[0] - 1)
-
-    def facts(self) -> dict[str, Any]:
-        """What applies, as plain numbers and lists, for a JSON file."""
-        plain = {name: z.tolist() if isinstance(z, np.ndarray) else z for name, z in asdict(self).items()}
-        return {name: z for name, z in (plain | {"runner_up": self.runner_up}).items() if z is not None and z != ()}
-
-    @classmethod
-    def of(cls, facts: dict[str, Any]) -> Stats:
-        """From `facts`, or from those of an older version."""
-        known: dict[str, Any] = {name: facts[name] for name in cls.__dataclass_fields__ if name in facts}
-        known |= {name: tuple(known[name]) for name in ("levels", "explained", "cost_error") if name in known}
-        if "spectrum" in known:
-            known["spectrum"] = tuple(tuple(side) for side in known["spectrum"])
-        if isinstance(known.get("minima"), int):  # older files count them here
-            del known["minima"]
-        known |= {name: np.asarray(known[name]) for name in ("minima", "minima_starts") if name in known}
-        known["dtype"] = str(known.get("dtype", "?")).removeprefix("torch.")
-        return cls(**known)
 
 
 Side = Tensor | Callable[[], Tensor]  # coordinates of a cloud, or how to find them
@@ -111,12 +72,12 @@ class Solution:
     epsilon: float  #: the temperature used: π = a b exp((f + g - C) / ε)
     scale: tuple[float, float]  #: the units of both costs: c_X / scale[0] and c_Y / scale[1] were matched
     status: Status
-    history: dict[str, np.ndarray] = field(
-        repr=False
-    )  #: energy, gamma_change, inner_steps, marginal_error, seconds of each step
+    #: energy, gamma_change, inner_steps, marginal_error, seconds of each step
+    history: dict[str, np.ndarray] = field(repr=False)
     stats: Stats = field(default=Stats(), repr=False)  #: how it was found
     sides: tuple[Side, Side] | None = field(default=None, repr=False)  # where the points of X and Y lie, for maps
-    find_gamma: Callable[[], Tensor] | None = field(default=None, repr=False)  # where nothing was embedded for the solve
+    # where nothing was embedded for the solve
+    find_gamma: Callable[[], Tensor] | None = field(default=None, repr=False)
 
     def __repr__(self) -> str:
         n, m = self.plan.shape
@@ -158,12 +119,14 @@ class Solution:
 
     @cached_property
     def gamma(self) -> Any:
-        """The linear map between the embeddings; a method that needs none computes them here.  (D, E)"""
+        """The linear map between the embeddings; a method that needs none computes them here.
+        (D, E)"""
         gamma = self.state.gamma
         if gamma is None:
             if self.find_gamma is None:
                 raise ValueError(
-                    f"method {self.stats.method!r} embedded nothing before this solution was saved, so that its file has no "
+                    f"method {self.stats.method!r} embedded nothing before this solution was saved, so that its file "
+                    f"has no "
                     "linear map: solve(..., method='cnt', init=sol) finds one."
                 )
             gamma = self.find_gamma()
@@ -181,21 +144,24 @@ class Solution:
         return _check.to_array(f, self.plan.numpy), _check.to_array(g, self.plan.numpy)
 
     def push(self, values: Any) -> Any:
-        """Values on X, (N, ...), to Y, (M, ...): each target point takes the mean of what it receives.
+        """Values on X, (N, ...), to Y, (M, ...): each target point takes the mean of what it
+        receives.
 
         Shape people call this the pull-back by the map from Y to X.
         """
         return self.plan.T.conditional_mean(values)
 
     def pull(self, values: Any) -> Any:
-        """Values on Y, (M, ...), to X, (N, ...): each source point takes the mean over where its mass goes."""
+        """Values on Y, (M, ...), to X, (N, ...): each source point takes the mean over where its
+        mass goes."""
         return self.plan.conditional_mean(values)
 
     def map(self, how: str = "mean") -> Any:
         """For each point of X a point of Y.  (N,) integers in 0 .. M-1
 
-        "mean": the one nearest to the mean of where its mass goes, which a blurred plan tells well; "argmax": the one that
-        receives most of its mass, a noisy choice among many unless epsilon is small.
+        "mean": the one nearest to the mean of where its mass goes, which a blurred plan tells well;
+        "argmax": the one that receives most of its mass, a noisy choice among many unless epsilon
+        is small.
 
         >>> import numpy as np, gromap
         >>> X = np.random.default_rng(0).normal(size=(200, 3)) * [3, 2, 1]
@@ -220,10 +186,19 @@ class Solution:
         return self.inverse_map()
 
     def save(self, path: str | Path) -> Path:
-        """Write everything to a .safetensors file, whole or not at all; `gromap.load` reads it back."""
+        """Write everything to a .safetensors file, whole or not at all; `gromap.load` reads it
+        back."""
         plan, state = self.plan, self.state
         tensors: dict[str, Tensor | None] = {**plan.score.tensors()}
-        tensors |= {"u": plan.u, "v": plan.v, "a": plan.a, "b": plan.b, "gamma": state.gamma, "f": state.f, "g": state.g}
+        tensors |= {
+            "u": plan.u,
+            "v": plan.v,
+            "a": plan.a,
+            "b": plan.b,
+            "gamma": state.gamma,
+            "f": state.f,
+            "g": state.g,
+        }
         if self.sides is not None:
             tensors |= dict(zip(("side_x", "side_y"), map(_place, self.sides), strict=True))
         tensors |= {f"history.{name}": torch.from_numpy(np.asarray(values)) for name, values in self.history.items()}
@@ -237,7 +212,8 @@ def _place(side: Side) -> Tensor:
 
 
 def _map(plan: Plan, side: Side | None, how: str) -> Any:
-    """For each row a column: the one nearest to the mean of its row, or that of its largest entry."""
+    """For each row a column: the one nearest to the mean of its row, or that of its largest
+    entry."""
     if _check.choice(how, ["mean", "argmax"], "how") == "argmax":
         return plan.argmax()
     if side is None:
@@ -268,7 +244,9 @@ def _score(tensors: dict[str, Tensor]) -> Score:
 
 def _rebuild(tensors: dict[str, Tensor], facts: dict[str, Any]) -> Solution:
     """Older files say "info" for "stats", and keep the minima in the history."""
-    history = {name.removeprefix("history."): t.cpu().numpy() for name, t in tensors.items() if name.startswith("history.")}
+    history = {
+        name.removeprefix("history."): t.cpu().numpy() for name, t in tensors.items() if name.startswith("history.")
+    }
     minima = {name: history.pop(name).tolist() for name in ("minima", "minima_starts") if name in history}
     stats = Stats.of((facts["stats"] if "stats" in facts else facts["info"]) | minima)
     return Solution(

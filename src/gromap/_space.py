@@ -13,7 +13,7 @@ from torch import Tensor
 
 from gromap import _check
 from gromap._progress import Event
-from gromap.geometry.costs import Cost, Indexed, Precomputed, Radial, as_cost
+from gromap.geometry.costs import Cost, Radial, as_cost
 from gromap.geometry.embedding import (
     Embedding,
     KernelPCA,
@@ -25,6 +25,7 @@ from gromap.geometry.embedding import (
     moments,
     negative_mass,
 )
+from gromap.geometry.indexed_costs import Indexed, Precomputed
 from gromap.geometry.measure import Measure
 
 if TYPE_CHECKING:
@@ -32,15 +33,20 @@ if TYPE_CHECKING:
     from gromap.mesh.mesh import Mesh
 
 EXACT = 4096  # up to this many points `embedding="auto"` is exact kernel PCA
-REFINED = 50_000  # and up to this many it refines Nyström by a sweep over all pairs, for a spectrum right to 3e-6, else 4e-4
+REFINED = (
+    50_000  # and up to this many it refines Nyström by a sweep over all pairs, for a spectrum right to 3e-6, else 4e-4
+)
 
 
 class Space:
-    """A measure, its base cost and its embedding; the embedding is computed when first needed, then kept.
+    """A measure, its base cost and its embedding; the embedding is computed when first needed,
+    then kept.
 
-    X: (N, d) points; N integers for `Tree` and `Precomputed` costs; an (N, N) matrix of costs for cost="precomputed".
+    X: (N, d) points; N integers for `Tree` and `Precomputed` costs; an (N, N) matrix of costs for
+    cost="precomputed".
     a: weights, None = uniform.
-    dim: axes to keep; a float in (0, 1) asks for a share of the variance; "auto" = 20, or N if there are fewer points.
+    dim: axes to keep; a float in (0, 1) asks for a share of the variance; "auto" = 20, or N if
+    there are fewer points.
     embedding: "auto", or `KernelPCA(...)`, `Nystrom(...)`.
 
     >>> import numpy as np, gromap
@@ -98,7 +104,8 @@ class Space:
         device: torch.device | str | None = None,
         name: str = "C",
     ) -> Space:
-        """The space of N points known by the symmetric (N, N) matrix of their costs alone: `Space(C, cost="precomputed")`.
+        """The space of N points known by the symmetric (N, N) matrix of their costs alone:
+        `Space(C, cost="precomputed")`.
 
         >>> import numpy as np, gromap
         >>> gromap.Space.from_costs(1.0 - np.eye(4), dim=3)
@@ -118,11 +125,13 @@ class Space:
         device: torch.device | str | None = None,
         callback: Callable[[Event], Any] | None = None,
     ) -> Space:
-        """The space of a mesh, or of a mesh file, weighted by the areas of its vertices; the points of a cloud count alike.
+        """The space of a mesh, or of a mesh file, weighted by the areas of its vertices; the
+        points of a cloud count alike.
 
-        cost: "geodesic", "heat", "diffusion" or "biharmonic" is the Euclidean distance between points of R^8 that stand for the
-        vertices (`space.mesh_embedding` tells how well; it is kept on disk, see gromap.mesh.cache). Any other cost is taken
-        between the vertices themselves.  callback: called with an `Event` at each stage.
+        cost: "geodesic", "heat", "diffusion" or "biharmonic" is the Euclidean distance between
+        points of R^8 that stand for the vertices (`space.mesh_embedding` tells how well; it is kept
+        on disk, see gromap.mesh.cache). Any other cost is taken between the vertices themselves.
+        callback: called with an `Event` at each stage.
 
         >>> import gromap
         >>> from gromap.datasets import humans
@@ -174,7 +183,8 @@ class Space:
 
     @property
     def coordinates(self) -> Tensor:
-        """Where means make sense: the points of a cost of their distance, else the features.  (N, d) or (N, D)"""
+        """Where means make sense: the points of a cost of their distance, else the features.
+        (N, d) or (N, D)"""
         return self.measure.points if isinstance(self.cost, Radial) else self.embedding.features.to(self.dtype)
 
     def side(self) -> Tensor | Callable[[], Tensor]:
@@ -183,12 +193,14 @@ class Space:
 
     @cached_property
     def negative_mass(self) -> float:
-        """How far the cost is from CNT: the share of negative eigenvalues of the centered kernel in Σ|θ|, 0 for a CNT cost."""
+        """How far the cost is from CNT: the share of negative eigenvalues of the centered kernel
+        in Σ|θ|, 0 for a CNT cost."""
         return negative_mass(self.cost, self.measure)
 
     @cached_property
     def scale(self) -> float:
-        """The unit of the cost: (radius of the cloud)^p for |x - x'|^p, else the squared radius of the embedded cloud."""
+        """The unit of the cost: (radius of the cloud)^p for |x - x'|^p, else the squared radius
+        of the embedded cloud."""
         if self.cost.degree is not None:
             scale = self.measure.radius() ** self.cost.degree
         else:
@@ -197,7 +209,8 @@ class Space:
 
     @cached_property
     def moments(self) -> Moments:
-        """What the exact costs know beyond the kept axes: the squared norms of the embedding, and Σ_k a_k c_ik²."""
+        """What the exact costs know beyond the kept axes: the squared norms of the embedding,
+        and Σ_k a_k c_ik²."""
         return moments(self.cost, self.measure)
 
     @property
@@ -220,7 +233,8 @@ class Space:
         return _check.to_array(self.measure.weights, self.numpy)
 
     def project(self, points: Any) -> Any:
-        """Embed new points (Alg. Kernel-Proj): on the old ones this gives `features` again.  (n, D)"""
+        """Embed new points (Alg. Kernel-Proj): on the old ones this gives `features` again.  (n,
+        D)"""
         check = _check.indices if isinstance(self.cost, Indexed) else _check.points
         new = check(points, "points", self.device, least=1)
         if new.shape[1] != self.measure.points.shape[1]:
@@ -231,9 +245,11 @@ class Space:
     def warn_if_not_cnt(self) -> None:
         if not self.cost.cnt and self.negative_mass > 0.01:
             _check.warn(
-                f"the cost of {self.name} is not conditionally of negative type: {self.negative_mass:.1%} of its spectrum is "
+                f"the cost of {self.name} is not conditionally of negative type: {self.negative_mass:.1%} of its "
+                f"spectrum is "
                 "negative and was left out of the embedding. The match minimizes a different cost; use method='kernel' "
-                "for the exact one or 'lowrank-cost' in linear memory (they may oscillate), or a CNT cost such as 'euclidean'."
+                "for the exact one or 'lowrank-cost' in linear memory (they may oscillate), or a CNT cost such as "
+                "'euclidean'."
             )
 
     def _out(self, x: Tensor) -> Any:
@@ -247,7 +263,8 @@ def _check_cost(cost: Cost, points: Tensor, name: str) -> None:
     if not isinstance(block, Tensor) or block.shape != (len(few), len(few)):
         got = tuple(block.shape) if isinstance(block, Tensor) else type(block).__name__
         raise ValueError(
-            f"the cost of {name} must map (n, d) and (m, d) tensors to an (n, m) tensor, got {got} for n = m = {len(few)}."
+            f"the cost of {name} must map (n, d) and (m, d) tensors to an (n, m) tensor, got {got} for n = m = "
+            f"{len(few)}."
         )
     if not bool(torch.isfinite(block).all()):
         raise ValueError(f"the cost of {name} is NaN or infinite on some pairs of points.")

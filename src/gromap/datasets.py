@@ -1,4 +1,5 @@
-"""The shipped example: one man in two poses, meshed independently, with the true map between them."""
+"""The shipped example: one man in two poses, meshed independently, with the true map between
+them."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ from gromap.mesh import Mesh
 
 @dataclass(frozen=True, eq=False)
 class Pair:
-    """Two meshes, and where each source vertex truly goes: a point of the target's surface, rarely one of its vertices."""
+    """Two meshes, and where each source vertex truly goes: a point of the target's surface,
+    rarely one of its vertices."""
 
     source: Mesh
     target: Mesh
@@ -21,7 +23,8 @@ class Pair:
     mirrored: np.ndarray  #: (N, 3), left and right swapped: the same distances, so just as right for Gromov-Wasserstein
 
     def errors(self, match: Any) -> tuple[float, float]:
-        """Mean distance of a map to the direct and to the mirrored truth, over the diagonal of the target's bounding box.
+        """Mean distance of a map to the direct and to the mirrored truth, over the diagonal of
+        the target's bounding box.
 
         match: for each source vertex, the index of a target vertex (N,), or a position (N, 3).
         """
@@ -34,16 +37,20 @@ class Pair:
                 f"or a position, floats of shape ({n}, 3); got {match.dtype} of shape {match.shape}."
             )
         size = np.linalg.norm(np.ptp(self.target.vertices, axis=0))
-        direct, mirrored = (np.linalg.norm(match - truth, axis=1).mean() / size for truth in (self.direct, self.mirrored))
+        direct, mirrored = (
+            np.linalg.norm(match - truth, axis=1).mean() / size for truth in (self.direct, self.mirrored)
+        )
         return float(direct), float(mirrored)
 
     def error(self, match: Any) -> float:
-        """The better of both errors, each taken over the whole map: a map that mixes left and right is wrong."""
+        """The better of both errors, each taken over the whole map: a map that mixes left and
+        right is wrong."""
         return min(self.errors(match))
 
 
 def humans() -> Pair:
-    """A standing and a running man, 4,000 and 3,900 vertices in meters; y is up, z is to the front.  CC0, from MakeHuman
+    """A standing and a running man, 4,000 and 3,900 vertices in meters; y is up, z is to the
+    front.  CC0, from MakeHuman
 
     >>> from gromap.datasets import humans
     >>> pair = humans()

@@ -1,4 +1,5 @@
-"""python -m gromap.demo [OUT.png]: match a standing man to a running one by geodesic distances, and draw the result.
+"""python -m gromap.demo [OUT.png]: match a standing man to a running one by geodesic distances,
+and draw the result.
 
 The picture is written to OUT.png, an interactive page to OUT.html.
 """
@@ -28,9 +29,12 @@ EPSILON = 3e-4
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The exit code: 0, or 2 with one line on stderr if the page or the picture cannot be written."""
+    """The exit code: 0, or 2 with one line on stderr if the page or the picture cannot be
+    written."""
     parser = argparse.ArgumentParser(prog="python -m gromap.demo", description="Match a standing man to a running one.")
-    parser.add_argument("output", nargs="?", default="demo.png", help="the picture to write (demo.png), and a page beside it")
+    parser.add_argument(
+        "output", nargs="?", default="demo.png", help="the picture to write (demo.png), and a page beside it"
+    )
     try:
         path = _writable(Path(parser.parse_args(argv).output))
         _check.extra("matplotlib.figure", "plot", "matplotlib")

@@ -1,4 +1,5 @@
-"""The paper's experiments at tiny sizes: they run, go on where they stopped, and end in a report that shows all of it."""
+"""The paper's experiments at tiny sizes: they run, go on where they stopped, and end in a report
+that shows all of it."""
 
 from __future__ import annotations
 
@@ -183,7 +184,9 @@ def test_curves_are_averaged_over_seeds_each_against_its_own_lowest():
     def record(energy: float) -> dict:
         return {"energy": [9.0, energy], "marginal_error": [1.0, 1e-3], "seconds": [1.0, 2.0]}
 
-    records = {("Kernel-GW", "standard", b, s): record(e) for b, s, e in [("10", "0", 3.0), ("20", "0", 2.0), ("10", "1", 8.0)]}
+    records = {
+        ("Kernel-GW", "standard", b, s): record(e) for b, s, e in [("10", "0", 3.0), ("20", "0", 2.0), ("10", "1", 8.0)]
+    }
     table = curve_table(records)
     assert table.rows[1] == ["Kernel-GW", "standard", "1.25 (1e-03)", "1.00 (1e-03)"]
     assert "averages over 2 draws" in table.note
@@ -211,7 +214,13 @@ def test_few_symmetrized_steps_hold_entropic_gw_back_but_not_kernel_gw():
 
 def test_steps_that_are_not_all_there_are_drawn_as_they_are():
     keys = [("Entropic-GW", "standard", "5"), ("Entropic-GW", "standard", "10"), ("Kernel-GW", "symmetric", "5")]
-    ground = {"x": [[0.0]], "y": [[0.0, 1.0]], "side": [-0.4, 0.4], "energy": [[1.0, 2.0], [3.0, 4.0]], "best": [0.1, 0.1]}
+    ground = {
+        "x": [[0.0]],
+        "y": [[0.0, 1.0]],
+        "side": [-0.4, 0.4],
+        "energy": [[1.0, 2.0], [3.0, 4.0]],
+        "best": [0.1, 0.1],
+    }
     records = {("energy",): ground} | {key: {"path": [[0.0, 0.0], [0.1, 0.1]]} for key in keys}
     assert [len(axis.lines) for axis in figures.trajectories(records).axes[1:]] == [3, 2]  # and the star
 

@@ -20,8 +20,8 @@ from gromap.mesh import Mesh, read_mesh, write_mesh
 
 FAST = ["--points", "30", "--steps", "3", "--epsilon", "0.1", "--aligned"]
 NAMES = {"barycenter.ply", "barycenter.png", "report.json"}
-BOX = np.array([[0, 2, 1], [1, 2, 3], [4, 5, 6], [5, 7, 6], [0, 1, 4], [1, 5, 4], [2, 6, 3], [3, 6, 7], [0, 4, 2], [2, 4, 6],
-                [1, 3, 5], [3, 7, 5]])  # fmt: skip
+BOX = np.array([[0, 2, 1], [1, 2, 3], [4, 5, 6], [5, 7, 6], [0, 1, 4], [1, 5, 4], [2, 6, 3], [3, 6, 7],
+                [0, 4, 2], [2, 4, 6], [1, 3, 5], [3, 7, 5]])  # fmt: skip
 
 
 def box(*sides: float) -> Mesh:
@@ -113,7 +113,9 @@ def test_mistakes_get_one_line(boxes, tmp_path, capsys):
     assert "not all of them 0" in with_("--weights", "0,0")
     assert "--weights must be numbers >= 0" in with_("--weights", "nan,1")
     assert "numbers with commas between, as 0.5,0.5; got 'half,half'" in with_("--weights", "half,half")
-    assert "runs along faces, and the points of a barycenter have none: use --cost euclidean" in with_("--cost", "geodesic")
+    assert "runs along faces, and the points of a barycenter have none: use --cost euclidean" in with_(
+        "--cost", "geodesic"
+    )
     assert "a barycenter moves freely" in with_("--cost", "spherical")
     assert "one cost for all shapes" in with_("--cost", "euclidean,euclidean")
     assert "unknown --cost 'euclid': use one of euclidean, sqeuclidean, power:NUMBER" in with_("--cost", "euclid")
@@ -189,7 +191,8 @@ def test_points_are_even_on_a_surface():
     assert len(some) == 20
 
 
-# -- the real entry point ---------------------------------------------------------------------------------------------
+# -- the real entry point
+# ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has other signals")
@@ -206,7 +209,9 @@ def test_ctrl_c_keeps_the_best_points(boxes, tmp_path):
         out = process.stdout.read() if process.stdout else ""
         code = process.wait(60)
     assert (code, out) == (130, ""), shown
-    assert "gromap: interrupted; kept barycenter.ply, report.json in out: the best points of the" in shown.splitlines()[-1]
+    assert (
+        "gromap: interrupted; kept barycenter.ply, report.json in out: the best points of the" in shown.splitlines()[-1]
+    )
     assert "Traceback" not in shown
     folder = Path(tmp_path / "out")
     assert {path.name for path in folder.iterdir()} == NAMES - {"barycenter.png"}

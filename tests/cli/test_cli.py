@@ -141,7 +141,15 @@ def test_fields_and_labels_are_carried_over(shapes, tmp_path, kind):
     height = read_mesh(shapes / "man.ply").vertices[:, 1]
     values = height if kind == "field" else (height > height.mean()).astype(np.int32)
     np.save(tmp_path / "values.npy", values)
-    args = ["match", str(shapes / "man.ply"), str(shapes / "runner.obj"), "--out", str(tmp_path / "out"), *FAST, "--quiet"]
+    args = [
+        "match",
+        str(shapes / "man.ply"),
+        str(shapes / "runner.obj"),
+        "--out",
+        str(tmp_path / "out"),
+        *FAST,
+        "--quiet",
+    ]
     assert main([*args, "--transfer", str(tmp_path / "values.npy")]) == 0
     carried = np.load(tmp_path / "out" / "field_target.npy")
     above = read_mesh(shapes / "runner.obj").vertices[:, 1]
@@ -152,13 +160,18 @@ def test_fields_and_labels_are_carried_over(shapes, tmp_path, kind):
 def test_landmarks_choose_the_side(shapes, tmp_path):
     """Four pairs of the direct truth, or of the mirrored one: the match follows."""
     vertices = read_mesh(shapes / "man.ply").vertices
-    ends = [int(z) for z in (vertices @ np.array([[1, 0, 0], [-1, 0, 0], [0.3, -1, 0], [-0.3, -1, 0], [0, 1, 0]]).T).argmax(0)]
+    ends = [
+        int(z)
+        for z in (vertices @ np.array([[1, 0, 0], [-1, 0, 0], [0.3, -1, 0], [-0.3, -1, 0], [0, 1, 0]]).T).argmax(0)
+    ]
     truths = {name: np.loadtxt(shapes / f"{name}.txt", int) for name in ("direct", "mirrored")}
     target = read_mesh(shapes / "runner.obj").vertices
     for name, truth in truths.items():
         (tmp_path / "pairs.txt").write_text("# hands, feet, head\n" + "\n".join(f"{i}, {truth[i]}" for i in ends))
         args = ["match", str(shapes / "man.ply"), str(shapes / "runner.obj"), "--out", str(tmp_path / name), "--quiet"]
-        assert main([*args, "--cost", "power:0.5", "--epsilon", "1e-2", "--landmarks", str(tmp_path / "pairs.txt")]) == 0
+        assert (
+            main([*args, "--cost", "power:0.5", "--epsilon", "1e-2", "--landmarks", str(tmp_path / "pairs.txt")]) == 0
+        )
         match = np.loadtxt(tmp_path / name / "map.txt", int)
         error = {k: np.linalg.norm(target[match] - target[t], axis=1).mean() for k, t in truths.items()}
         assert min(error, key=error.get) == name  # type: ignore[arg-type]
@@ -174,7 +187,9 @@ def test_chirality_keeps_left_and_right(shapes, tmp_path, capsys):
     flat = shapes / "flat.npy"
     assert "needs points in space, and flat has 2" in refused(capsys, "match", flat, flat, "--chirality")
     (tmp_path / "pairs.txt").write_text("0 0\n")
-    assert "leave out --chirality" in refused(capsys, "match", *pair, "--chirality", "--landmarks", tmp_path / "pairs.txt")
+    assert "leave out --chirality" in refused(
+        capsys, "match", *pair, "--chirality", "--landmarks", tmp_path / "pairs.txt"
+    )
 
 
 @pytest.mark.parametrize("cost", ["power:0.5", "geodesic"])
@@ -288,12 +303,16 @@ def test_mistakes_get_one_line(shapes, tmp_path, capsys):
     assert "a cloud, without faces, and --cost geodesic needs a surface" in refused(
         capsys, "match", man, shapes / "flat.npy", "--cost", "geodesic"
     )
-    assert "2 whole numbers per line, counted from 0" in with_("--landmarks", tmp_path / "bad.txt", "--cost", "euclidean")
+    assert "2 whole numbers per line, counted from 0" in with_(
+        "--landmarks", tmp_path / "bad.txt", "--cost", "euclidean"
+    )
     assert "out of range" in with_("--landmarks", tmp_path / "pairs.txt", "--cost", "euclidean")
     assert "no file" in with_("--landmarks", tmp_path / "none.txt")
     assert "truth 0 must give each of the" in with_("--truth", tmp_path / "map.txt")
     assert "truth 1 must give" in with_("--truth", shapes / "direct.txt", "--truth", tmp_path / "map.txt")
-    assert "give meshes with faces" in refused(capsys, "match", man, shapes / "flat.npy", "--truth", tmp_path / "map.txt")
+    assert "give meshes with faces" in refused(
+        capsys, "match", man, shapes / "flat.npy", "--truth", tmp_path / "map.txt"
+    )
     assert "colors, texture or a .npy file" in with_("--transfer", "smell")
     assert "finite numbers, one for each source vertex" in with_("--transfer", tmp_path / "short.npy")
     assert "no faces to put a texture on" in refused(capsys, "match", man, shapes / "flat.npy", "--transfer", "texture")
@@ -311,8 +330,12 @@ def test_the_folder_is_checked_before_the_long_work(shapes, tmp_path, capsys, mo
         raise AssertionError("the work began")
 
     monkeypatch.setattr(import_module("gromap.mesh.match"), "solve", never)
-    monkeypatch.setattr("tempfile.TemporaryFile", lambda dir: (_ for _ in ()).throw(PermissionError(13, "Permission denied")))
-    assert "Permission denied" in refused(capsys, "match", shapes / "man.ply", shapes / "runner.obj", "--out", tmp_path / "out")
+    monkeypatch.setattr(
+        "tempfile.TemporaryFile", lambda dir: (_ for _ in ()).throw(PermissionError(13, "Permission denied"))
+    )
+    assert "Permission denied" in refused(
+        capsys, "match", shapes / "man.ply", shapes / "runner.obj", "--out", tmp_path / "out"
+    )
 
 
 def test_notes_are_one_line_too(shapes, tmp_path, capsys, monkeypatch):
@@ -338,7 +361,8 @@ def test_demo_is_there(tmp_path, capsys):
     assert "must end in .png" in capsys.readouterr().err
 
 
-# -- the real entry point ---------------------------------------------------------------------------------------------
+# -- the real entry point
+# ---------------------------------------------------------------------------------------------
 
 
 def run(*argv: object, **options) -> subprocess.CompletedProcess:
@@ -376,7 +400,17 @@ def test_ctrl_c_ends_with_130(clouds, tmp_path):
     rng = np.random.default_rng(0)
     for name in "defghijk":
         np.save(clouds / f"{name}.npy", rng.normal(size=(500, 3)))
-    command = [sys.executable, "-m", "gromap.cli", "pairwise", str(clouds), "--out", str(tmp_path / "out"), "--epsilon", "1e-3"]
+    command = [
+        sys.executable,
+        "-m",
+        "gromap.cli",
+        "pairwise",
+        str(clouds),
+        "--out",
+        str(tmp_path / "out"),
+        "--epsilon",
+        "1e-3",
+    ]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     kept = tmp_path / "out" / "pairwise.safetensors"
     for _ in range(600):

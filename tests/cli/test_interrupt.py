@@ -77,7 +77,8 @@ def test_match_keeps_the_best_so_far(pair, tmp_path, capsys, monkeypatch, stage)
     press_at(monkeypatch, stage)
     assert main(["match", *pair, "--out", str(out), "--epsilon", "1e-5", "--starts", "5"]) == 130
     assert said(capsys) == (
-        f"gromap: interrupted; kept result.safetensors, map.txt, map_21.txt in {out}: the best match so far, which is not "
+        f"gromap: interrupted; kept result.safetensors, map.txt, map_21.txt in {out}: the best match so far, which is "
+        f"not "
         "converged."
     )
     assert {path.name for path in out.iterdir()} == MAPS
@@ -141,11 +142,13 @@ def test_ctrl_c_in_the_report_keeps_the_match(pair, tmp_path, capsys, monkeypatc
     assert gromap.load(out / "result.safetensors").status is not gromap.Status.INTERRUPTED
 
 
-# -- the real entry point ---------------------------------------------------------------------------------------------
+# -- the real entry point
+# ---------------------------------------------------------------------------------------------
 
 
 def press(words: list[str], sign: str, folder: Path) -> tuple[int, str]:
-    """Run gromap in a terminal and press Ctrl-C when the sign appears in it: the exit code, and all that was shown."""
+    """Run gromap in a terminal and press Ctrl-C when the sign appears in it: the exit code, and
+    all that was shown."""
     import pty
 
     ours, theirs = pty.openpty()

@@ -1,4 +1,5 @@
-"""Sums over the costs of all pairs, tile by tile and in a fused kernel, and the derivatives of costs."""
+"""Sums over the costs of all pairs, tile by tile and in a fused kernel, and the derivatives of
+costs."""
 
 from __future__ import annotations
 

@@ -18,7 +18,9 @@ def test_full_embedding_reproduces_the_cost(cost):
     x, a = cloud(50, 3, 0)
     space = Space(x, a, cost=cost, dim=50)
     z = torch.from_numpy(space.features)
-    torch.testing.assert_close(torch.cdist(z, z) ** 2, cost(torch.from_numpy(x), torch.from_numpy(x)), atol=1e-9, rtol=1e-9)
+    torch.testing.assert_close(
+        torch.cdist(z, z) ** 2, cost(torch.from_numpy(x), torch.from_numpy(x)), atol=1e-9, rtol=1e-9
+    )
     np.testing.assert_allclose(space.weights @ space.features, 0, atol=1e-12)
     assert space.explained == pytest.approx(1.0)
 
@@ -51,7 +53,8 @@ def test_nystrom_refines_towards_the_exact_spectrum(choice, monkeypatch):
 
 
 def test_landmarks_do_not_follow_the_draw_of_the_points():
-    t = torch.rand(3000, generator=torch.Generator().manual_seed(0), dtype=torch.float64)  # the seed of the landmarks, too
+    # the seed of the landmarks, too
+    t = torch.rand(3000, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     x = torch.stack([torch.cos(5 * t), torch.sin(5 * t)], 1)
     exact, near = (Space(x, dim=5, embedding=e).spectrum for e in (KernelPCA(), Nystrom(100, refine=0)))
     torch.testing.assert_close(near, exact, rtol=0.2, atol=0.02 * float(exact[0]))

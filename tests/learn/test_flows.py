@@ -97,13 +97,15 @@ def test_ctrl_c_leaves_the_best_points():
 
 
 def test_the_barycenter_of_copies_of_two_sizes_has_the_size_between():
-    """Under c = |x - x'|², GW interpolates linearly between a cloud and its multiple: c = (1 - t) c_0 + t c_1."""
+    """Under c = |x - x'|², GW interpolates linearly between a cloud and its multiple: c = (1 -
+    t) c_0 + t c_1."""
     middle = barycenter([X, 2 * X], [0.75, 0.25], steps=60, cost="sqeuclidean", epsilon=0.1)
     assert spread(middle.points) == pytest.approx(np.sqrt(0.75 * 1 + 0.25 * 4) * spread(X), rel=0.02)
 
 
 def test_shapes_in_one_pose_start_from_nearest_points():
-    """A rectangle and the same one upright: a search would turn it; from nearest points they meet in a square."""
+    """A rectangle and the same one upright: a search would turn it; from nearest points they
+    meet in a square."""
     lying = np.stack(np.meshgrid(np.linspace(0, 4, 4), np.linspace(0, 2, 3)), -1).reshape(-1, 2)
     pair, options = [lying, lying[:, ::-1].copy()], {"epsilon": 0.1, "steps": 6, "method": ROUGH}
     posed = np.ptp(barycenter(pair, match="nearest", **options).points, axis=0)
@@ -131,7 +133,10 @@ CASES = {
     "momentum": (lambda: gradient_flow(X, Y, momentum=1.0), "0 <= momentum < 1"),
     "steps": (lambda: gradient_flow(X, Y, steps=0), "steps >= 1"),
     "points": (lambda: gradient_flow(X[:, 0], Y), r"X must have shape \(N, d\)"),
-    "flat surface": (lambda: Flow(X, X[None], [0], np.zeros(1), FlowStatus.FINISHED).surface(), r"points in space, \(N, 3\)"),
+    "flat surface": (
+        lambda: Flow(X, X[None], [0], np.zeros(1), FlowStatus.FINISHED).surface(),
+        r"points in space, \(N, 3\)",
+    ),
 }
 
 

@@ -67,7 +67,8 @@ def relative(found, exact):
 @pytest.mark.parametrize(("cost", "eps"), COSTS)
 @pytest.mark.parametrize(("method", "debias"), [(KernelGW(TIGHT), True), (CntGW(TIGHT), False)])
 def test_gradients_are_finite_differences(cost, eps, method, debias):
-    """X, Y, a and b, along random directions; weights are normalized, so that any direction will do."""
+    """X, Y, a and b, along random directions; weights are normalized, so that any direction will
+    do."""
     inputs = problem(cost)
     loss = GromovLoss(cost=cost, epsilon=eps, debias=debias, method=method, dim=(8, 6), init="zero")
     gradients = torch.autograd.grad(loss(*inputs), inputs)
@@ -116,10 +117,14 @@ def test_values_are_those_of_solve(method, pair):
 
 @hypothesis.settings(max_examples=200, deadline=None, derandomize=True, database=None)
 @hypothesis.given(
-    st.integers(0, 10**6), st.booleans(), st.sampled_from([0.5, 5.0]), st.sampled_from([Power(1.0), Power(2.0), Gaussian(1.0)])
+    st.integers(0, 10**6),
+    st.booleans(),
+    st.sampled_from([0.5, 5.0]),
+    st.sampled_from([Power(1.0), Power(2.0), Gaussian(1.0)]),
 )
 def test_the_divergence_is_not_negative(seed, alike, relative_eps, cost):
-    """Thm. cnt_sgw_properties, from any local minimum of the cross term; for any two clouds, and for nearly isometric ones."""
+    """Thm. cnt_sgw_properties, from any local minimum of the cross term; for any two clouds, and
+    for nearly isometric ones."""
     (x, a), (y, b) = cloud(4 + seed % 3, 1 + seed % 3, seed), cloud(4 + seed % 4, 1 + seed % 2, seed + 1)
     if alike:
         y, b = x + 0.01 * np.random.default_rng(seed).normal(size=x.shape), a

@@ -1,4 +1,5 @@
-"""Matrices of GW values: a symmetric, debiased comparison of a collection, which goes on where it was stopped."""
+"""Matrices of GW values: a symmetric, debiased comparison of a collection, which goes on where
+it was stopped."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ from tests.conftest import cloud, rotation
 
 @pytest.fixture(scope="module")
 def spaces():
-    """Three shapes of different sizes and dimensions; the last is the first, turned, in another order and twice as fine."""
+    """Three shapes of different sizes and dimensions; the last is the first, turned, in another
+    order and twice as fine."""
     (x, a), (y, b) = cloud(30, 3, 0), cloud(25, 2, 1)
     twice = np.concatenate([x, x])[::-1] @ rotation(3)
     return [Space(x, a), Space(y, b), Space(twice, np.concatenate([a, a])[::-1] / 2)]
@@ -28,7 +30,8 @@ def test_equal_shapes_are_at_zero_and_others_are_not(spaces):
 
 
 def test_values_are_those_of_solve_in_one_unit(spaces):
-    """For every pair, the values of `solve` at the common temperature, minus half of both self terms."""
+    """For every pair, the values of `solve` at the common temperature, minus half of both self
+    terms."""
     eps = 1e-2 * max(s.scale for s in spaces) ** 2
     raw = pairwise(spaces, debias=False, epsilon=1e-2)
     x, y, _ = spaces
@@ -40,7 +43,8 @@ def test_values_are_those_of_solve_in_one_unit(spaces):
 
 
 def test_units_of_the_data(spaces):
-    """Twice as large: distances double, so values of the squared difference of distances are fourfold."""
+    """Twice as large: distances double, so values of the squared difference of distances are
+    fourfold."""
     points = [(s.measure.points.numpy(), s.weights) for s in spaces[:2]]
     one, two = (pairwise([Space(k * p, a) for p, a in points], epsilon=1e-2)[0, 1] for k in (1, 2))
     assert two == pytest.approx(4 * one, rel=1e-3)

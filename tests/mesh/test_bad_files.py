@@ -1,4 +1,5 @@
-"""Files that are damaged, absent, full or forbidden: one line that names the file, and nothing lost."""
+"""Files that are damaged, absent, full or forbidden: one line that names the file, and nothing
+lost."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ NPY = b"\x93NUMPY\x01\x00" + (118).to_bytes(2, "little")
 NPY += b"{'descr': '<f8', 'fortran_order': False, 'shape': (50000000, 3), }".ljust(117) + b"\n"
 VTK = "# vtk DataFile Version 3.0\ntitle\n{0}\nDATASET POLYDATA\nPOINTS {1} float\n"
 VTP = '<VTKFile type="PolyData"{0}><PolyData><Piece NumberOfPoints="{1}"><Points>'
-VTP += '<DataArray type="Float32" NumberOfComponents="3" format="{2}">{3}</DataArray></Points></Piece></PolyData></VTKFile>'
+VTP += '<DataArray type="Float32" NumberOfComponents="3" format="{2}">{3}</DataArray></Points>'
+VTP += "</Piece></PolyData></VTKFile>"
 
 BAD = {
     "empty.ply": (b"", "is empty: export or copy it again"),
@@ -57,7 +59,10 @@ BAD = {
     "huge.vtp": (VTP.format("", 9, "binary", "AAAAQAAAAAA="), "announces 1073741824 bytes"),
     "count.vtp": (VTP.format("", 9, "ascii", "0 0 0"), "announces 9 points and has 1"),
     "bomb.vtp": ('<!DOCTYPE x [<!ENTITY a "aaaa">]>' + VTP.format("", 9, "ascii", "&a;"), "declares entities"),
-    "nan.ply": (FACE.format(n=3, f=0) + "0 0 0\nnan 0 0\n0 inf 0\n", "2 vertices with NaN or infinite .* vertex 1: repair"),
+    "nan.ply": (
+        FACE.format(n=3, f=0) + "0 0 0\nnan 0 0\n0 inf 0\n",
+        "2 vertices with NaN or infinite .* vertex 1: repair",
+    ),
     "range.ply": (FACE.format(n=3, f=1) + TRIANGLE + "3 0 1 3\n", "corner 3, and its vertices are 0 to 2"),
     "range.obj": ("v 0 0 0\nv 1 0 0\nv 0 1 0\nf 1 2 9\n", "corner 8, and its vertices are 0 to 2"),
     "zero.obj": ("v 0 0 0\nv 1 0 0\nv 0 1 0\nf 0 1 2\n", "OBJ counts from 1"),
@@ -109,7 +114,8 @@ def test_truncated_files_are_refused(tmp_path, kind, cut):
 
 @pytest.mark.parametrize("kind", ["ply", "obj", "off", "stl", "glb", "npy", "csv"])
 def test_damaged_files_are_read_or_refused(tmp_path, kind):
-    """Bytes changed, lost or added anywhere: a mesh, or one line that names the file; nothing else."""
+    """Bytes changed, lost or added anywhere: a mesh, or one line that names the file; nothing
+    else."""
     mesh = ragged() if kind not in ("npy", "csv") else Mesh(ragged().vertices, np.zeros((0, 3), int))
     path, rng = tmp_path / f"mesh.{kind}", np.random.default_rng(0)
     whole = write_mesh(mesh, path).read_bytes()
@@ -186,8 +192,16 @@ def test_folders_that_cannot_be_written(tmp_path, monkeypatch):
         (Mesh(np.zeros((4, 3)), np.zeros((0, 3), int)), "cloud.stl", "triangles alone"),
         (Mesh(np.full((4, 3), np.nan), np.zeros((0, 3), int)), "cloud.ply", "the mesh has 4 vertices with NaN"),
         (Mesh(SQUARE, np.array([[0, 1, 4]])), "mesh.ply", "corner 4"),
-        (Mesh(SQUARE, np.array([[0, 1, 2]]), colors=np.zeros((3, 3))), "mesh.ply", r"one rgb for each vertex, \(4, 3\)"),
-        (Mesh(SQUARE, np.array([[0, 1, 2]]), uv=np.zeros((4, 2))), "mesh.ply", r"one pair for each corner, \(1, 3, 2\)"),
+        (
+            Mesh(SQUARE, np.array([[0, 1, 2]]), colors=np.zeros((3, 3))),
+            "mesh.ply",
+            r"one rgb for each vertex, \(4, 3\)",
+        ),
+        (
+            Mesh(SQUARE, np.array([[0, 1, 2]]), uv=np.zeros((4, 2))),
+            "mesh.ply",
+            r"one pair for each corner, \(1, 3, 2\)",
+        ),
         (Mesh(SQUARE, np.zeros((0, 4), int)), "mesh.ply", r"expected \(N, 3\) and \(F, 3\)"),
     ],
 )

@@ -1,4 +1,5 @@
-"""Cleaning reports what it takes away and where the rest was; samples are uniform and know where they lie."""
+"""Cleaning reports what it takes away and where the rest was; samples are uniform and know where
+they lie."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ from gromap.mesh import Mesh, clean, sample
 
 
 def dirty(mesh: Mesh) -> Mesh:
-    """The mesh with 3 repeated vertices that faces use, 2 lost ones, a flat face, and a face said twice."""
+    """The mesh with 3 repeated vertices that faces use, 2 lost ones, a flat face, and a face
+    said twice."""
     n = len(mesh.vertices)
     middle = mesh.vertices[mesh.faces[5, :2]].mean(0, keepdims=True)
     vertices = np.concatenate([mesh.vertices, mesh.vertices[:3], middle + 9, middle + 8])
@@ -27,7 +29,9 @@ def dirty(mesh: Mesh) -> Mesh:
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_what_is_too_much_goes_and_is_reported(dtype):
     mesh = humans().source
-    mesh = replace(mesh, vertices=mesh.vertices.astype(dtype), uv=np.random.default_rng(0).random((len(mesh.faces), 3, 2)))
+    mesh = replace(
+        mesh, vertices=mesh.vertices.astype(dtype), uv=np.random.default_rng(0).random((len(mesh.faces), 3, 2))
+    )
     bad = dirty(replace(mesh, colors=None, uv=None))
     done = clean(bad)
     assert np.array_equal(done.mesh.vertices, mesh.vertices)
@@ -41,7 +45,9 @@ def test_what_is_too_much_goes_and_is_reported(dtype):
 
 def test_a_clean_mesh_stays_as_it_is():
     mesh = humans().target
-    colored = replace(mesh, colors=np.random.default_rng(0).random(mesh.vertices.shape), uv=np.zeros((len(mesh.faces), 3, 2)))
+    colored = replace(
+        mesh, colors=np.random.default_rng(0).random(mesh.vertices.shape), uv=np.zeros((len(mesh.faces), 3, 2))
+    )
     done = clean(colored)
     assert np.array_equal(done.kept, np.arange(len(mesh.vertices)))
     assert np.array_equal(done.mesh.colors, colored.colors)

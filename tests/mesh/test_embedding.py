@@ -171,7 +171,10 @@ def test_spaces_of_meshes(tmp_path, monkeypatch):
     assert len(gromap.Space.from_mesh(path, cost="euclidean")) == 108
     cloud = Mesh(mesh.vertices, np.zeros((0, 3), int))
     assert np.ptp(gromap.Space.from_mesh(cloud, cost="euclidean").weights) == 0
-    assert gromap.solve(space, gromap.Space.from_mesh(mesh, cost="biharmonic", dim=10), epsilon=1e-2).plan.shape == (108, 108)
+    assert gromap.solve(space, gromap.Space.from_mesh(mesh, cost="biharmonic", dim=10), epsilon=1e-2).plan.shape == (
+        108,
+        108,
+    )
     bad = Mesh(np.where(np.arange(108)[:, None] == 5, np.nan, mesh.vertices), mesh.faces)
     with pytest.raises(ValueError, match="NaN or infinite"):
         gromap.Space.from_mesh(bad)

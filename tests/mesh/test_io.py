@@ -17,7 +17,8 @@ SQUARE = np.array([[0, 0, 0], [1, 0, 0], [1, 1, 0], [0, 1, 0]], np.float32)
 
 
 def ragged(dtype: str = "float32") -> Mesh:
-    """A random order, two vertices at one place, one without a face: all that a tidy loader would change."""
+    """A random order, two vertices at one place, one without a face: all that a tidy loader
+    would change."""
     rng = np.random.default_rng(0)
     vertices = rng.normal(size=(30, 3)).astype(dtype)
     vertices[17] = vertices[3]
@@ -194,7 +195,9 @@ def test_ply_with_uv_at_the_corners(tmp_path):
 
     Image.new("RGB", (2, 2), (1, 2, 3)).save(tmp_path / "skin.png")
     head = "ply\nformat ascii 1.0\ncomment TextureFile skin.png\nelement vertex 3\nproperty float x\nproperty float y\n"
-    head += "property float z\nelement face 1\nproperty list uchar int vertex_index\nproperty list uchar float texcoord\n"
+    head += (
+        "property float z\nelement face 1\nproperty list uchar int vertex_index\nproperty list uchar float texcoord\n"
+    )
     path = tmp_path / "mesh.ply"
     path.write_text(head + "end_header\n0 0 0\n1 0 0\n0 1 0\n3 0 1 2 6 0 0 1 0 0.5 1\n")
     mesh = read_mesh(path)
@@ -207,7 +210,8 @@ def test_ply_with_uv_at_the_corners(tmp_path):
 def test_off_with_comments_double_spaces_and_quads(tmp_path):
     path = tmp_path / "square.off"
     path.write_text(
-        "# made by hand\nOFF  4 2 0   # counts\n\n0  0 0\n1 0  0\n# between\n1 1 0\n0 1 0\n4  0 1 2 3\n3 0 1 2  255 0 0\n"
+        "# made by hand\nOFF  4 2 0   # counts\n\n0  0 0\n1 0  0\n# between\n1 1 0\n0 1 0\n4  0 1 2 3\n3 0 1 2  255 0 "
+        "0\n"
     )
     mesh = read_mesh(path)
     assert np.array_equal(mesh.vertices, SQUARE)
@@ -228,14 +232,20 @@ def test_gltf_scenes_are_put_together_where_their_transforms_say(tmp_path):
             {"bufferView": 1, "componentType": 5123, "count": 3, "type": "SCALAR"},
         ],
         "meshes": [{"primitives": [{"attributes": {"POSITION": 0}, "indices": 1}]}],
-        "nodes": [{"mesh": 0, "translation": [5, 0, 0]}, {"children": [2], "scale": [2, 2, 2]}, {"mesh": 0, "matrix": mirror}],
+        "nodes": [
+            {"mesh": 0, "translation": [5, 0, 0]},
+            {"children": [2], "scale": [2, 2, 2]},
+            {"mesh": 0, "matrix": mirror},
+        ],
         "scenes": [{"nodes": [0, 1]}],
         "scene": 0,
     }
     path = tmp_path / "two.gltf"
     path.write_text(json.dumps(scene))
     mesh = read_mesh(path)
-    assert np.array_equal(mesh.vertices, np.concatenate([SQUARE[:3] + np.array([5, 0, 0]), 2 * SQUARE[:3] * [-1, 1, 1]]))
+    assert np.array_equal(
+        mesh.vertices, np.concatenate([SQUARE[:3] + np.array([5, 0, 0]), 2 * SQUARE[:3] * [-1, 1, 1]])
+    )
     assert np.sign(mesh.face_normals()[:, 2]).tolist() == [1, 1]  # the mirrored one still faces outwards
 
 
@@ -246,6 +256,8 @@ def test_real_files_of_another_program(name):
         pytest.skip("the folder of real shapes is not there")
     mesh, sym = read_mesh(folder / f"{name}.ply"), np.load(folder / f"{name[:-2]}.sym.npy")
     assert len(mesh.vertices) == len(sym)
-    mirrored = mesh.vertices[sym] * np.array([-1, 1, 1]) if name != "dog_0" else mesh.vertices[sym] * np.array([1, -1, 1])
+    mirrored = (
+        mesh.vertices[sym] * np.array([-1, 1, 1]) if name != "dog_0" else mesh.vertices[sym] * np.array([1, -1, 1])
+    )
     offset = mesh.vertices - mirrored
     assert np.abs(offset - offset.mean(0)).max() < 0.02 * np.ptp(mesh.vertices)  # the order of the file is untouched

@@ -1,4 +1,5 @@
-"""`gromap.mesh.match`: search blurred, then sharpen; what it takes, what it says, and what Ctrl-C gives."""
+"""`gromap.mesh.match`: search blurred, then sharpen; what it takes, what it says, and what
+Ctrl-C gives."""
 
 from __future__ import annotations
 
@@ -40,7 +41,8 @@ def turned(mesh: Mesh) -> tuple[Mesh, np.ndarray]:
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_a_turned_copy_is_found_in_both_directions(dtype):
-    """The map nearest to the means, which a blurred plan knows well: for meshes that is the map to use."""
+    """The map nearest to the means, which a blurred plan knows well: for meshes that is the map
+    to use."""
     source = sheet(dtype)
     target, where = turned(source)
     sol = match(source, target, epsilon=1e-4)

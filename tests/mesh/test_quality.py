@@ -91,7 +91,9 @@ def test_coverage_and_smoothness_of_extreme_maps():
     assert "geodesic error" not in str(constant)
     with pytest.raises(ValueError, match="without a truth there are no errors"):
         constant.curve()
-    good, rough = (quality(m, PAIR.source, target) for m in (truth(PAIR.direct), np.random.default_rng(0).integers(0, 3900, n)))
+    good, rough = (
+        quality(m, PAIR.source, target) for m in (truth(PAIR.direct), np.random.default_rng(0).integers(0, 3900, n))
+    )
     assert 0.5 < good.smoothness < 3 < 100 < rough.smoothness
     assert good.coverage > 0.6
 
@@ -138,7 +140,8 @@ def test_geodesics_are_the_default():
 
 
 def test_heat_distances_where_the_target_is_no_manifold():
-    """A grid with a fin on an inner edge: the errors are those of the plane, and the result says how they were measured."""
+    """A grid with a fin on an inner edge: the errors are those of the plane, and the result says
+    how they were measured."""
     n = 15
     plane = np.stack([*np.meshgrid(np.linspace(0, 1, n), np.linspace(0, 2, n), indexing="ij"), np.zeros((n, n))], -1)
     i, j = (z.ravel() for z in np.meshgrid(np.arange(n - 1), np.arange(n - 1), indexing="ij"))

@@ -88,7 +88,8 @@ def test_sharpening_leaves_points_without_mass_alone(pair):
 
 
 def blurred_copy(mesh: Mesh, blur: float, seed: int = 0) -> tuple[Mesh, Plan, np.ndarray]:
-    """The mesh in another order of vertices, a plan that sends each vertex to its copy, blurred, and that order."""
+    """The mesh in another order of vertices, a plan that sends each vertex to its copy, blurred,
+    and that order."""
     order = np.random.default_rng(seed).permutation(len(mesh.vertices))
     where = np.argsort(order)
     x = torch.as_tensor(mesh.vertices, dtype=torch.float64)
@@ -128,7 +129,8 @@ def circular(difference: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize(("blur", "worst", "naive_worst"), [(1e-3, 1e-6, 1e-6), (0.01, 0.05, 0.5)])
 def test_a_texture_with_a_cut_is_carried_on_both_sides_of_it(small, blur, worst, naive_worst):
-    """Around the body the mean of places on both sides of the cut would be in front, while the cut is behind."""
+    """Around the body the mean of places on both sides of the cut would be in front, while the
+    cut is behind."""
     source = with_texture(small, "spherical")
     assert source.uv is not None
     original = split(source)[0]

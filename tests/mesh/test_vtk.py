@@ -1,4 +1,5 @@
-"""VTK files as VTK writes them: legacy ones in both encodings and both layouts of cells, VTP in every encoding."""
+"""VTK files as VTK writes them: legacy ones in both encodings and both layouts of cells, VTP in
+every encoding."""
 
 from __future__ import annotations
 
@@ -46,7 +47,12 @@ def test_legacy(tmp_path, binary, layout):
     parts += [b"POINT_DATA 4\nSCALARS height float 1\nLOOKUP_TABLE default\n", block(POINTS[:, 2], "f4")]
     parts += [b"NORMALS n float\n", block(POINTS, "f4"), b"COLOR_SCALARS skin 3\n"]
     parts += [block(COLORS, "u1") if binary else block(COLORS / 255, "f4")]
-    parts += [b"TEXTURE_COORDINATES uv 2 float\n", block(UV, "f4"), b"FIELD more 1\nid 1 4 int\n", block([1, 2, 3, 4], "i4")]
+    parts += [
+        b"TEXTURE_COORDINATES uv 2 float\n",
+        block(UV, "f4"),
+        b"FIELD more 1\nid 1 4 int\n",
+        block([1, 2, 3, 4], "i4"),
+    ]
     path = tmp_path / "square.vtk"
     path.write_bytes(b"".join(parts))
     check(read_mesh(path))
@@ -94,7 +100,9 @@ def test_vtp(tmp_path, encoding, packed, header):
     text = '<?xml version="1.0"?><!-- a square --><VTKFile type="PolyData" byte_order="LittleEndian" '
     text += f'header_type="{header}"{squeeze}><PolyData><Piece NumberOfPoints="4" NumberOfPolys="1">'
     text += f'<PointData TCoords="uv">{found["skin"]}{found["uv"]}</PointData>'
-    text += f"<Points>{found['points']}</Points><Polys>{found['connectivity']}{found['offsets']}</Polys></Piece></PolyData>"
+    text += (
+        f"<Points>{found['points']}</Points><Polys>{found['connectivity']}{found['offsets']}</Polys></Piece></PolyData>"
+    )
     tail = f'<AppendedData encoding="{encoding}">_'.encode() + appended + b"</AppendedData>" if appended else b""
     path = tmp_path / "square.vtp"
     path.write_bytes(text.encode() + tail + b"</VTKFile>")

@@ -1,4 +1,5 @@
-"""The report in a real browser: it draws, answers clicks, changes its colors, and complains of nothing."""
+"""The report in a real browser: it draws, answers clicks, changes its colors, and complains of
+nothing."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ from tests.report.test_page import NO_FACES, grid
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 PICTURES = Path(__file__).parents[2] / "test-artefacts"
-QUIET = "--no-sandbox --disable-quic --no-first-run --disable-background-networking --disable-component-update --disable-sync"
+QUIET = "--no-sandbox --disable-quic --no-first-run --disable-background-networking "
+QUIET += "--disable-component-update --disable-sync"
 SOFTWARE = "--use-gl=angle --use-angle=swiftshader --enable-unsafe-swiftshader"  # no GPU is needed
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on the PATH: apt-get install chromium")
@@ -27,7 +29,9 @@ pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on the PAT
 
 @pytest.fixture(scope="module")
 def driver():
-    api = pytest.importorskip("playwright.sync_api", reason="the browser is driven by playwright: pip install playwright")
+    api = pytest.importorskip(
+        "playwright.sync_api", reason="the browser is driven by playwright: pip install playwright"
+    )
     with api.sync_playwright() as driver:
         yield driver
 
@@ -58,7 +62,9 @@ def meshes(tmp_path_factory, men):
         "landscape": land,
         "settings": {"max_iter": 3},
     }
-    return write_report(tmp_path_factory.mktemp("page") / "men.html", pair.source, pair.target, sol, title="Two men", **facts)
+    return write_report(
+        tmp_path_factory.mktemp("page") / "men.html", pair.source, pair.target, sol, title="Two men", **facts
+    )
 
 
 class Opened:
@@ -240,6 +246,9 @@ def test_textures(browser, tmp_path):
 
 def test_a_browser_without_webgl_says_so(driver, meshes):
     arguments = f"{QUIET} --disable-gpu --disable-webgl --disable-3d-apis --disable-software-rasterizer"
-    with driver.chromium.launch(executable_path=CHROMIUM, args=arguments.split()) as browser, Opened(browser, meshes) as opened:
+    with (
+        driver.chromium.launch(executable_path=CHROMIUM, args=arguments.split()) as browser,
+        Opened(browser, meshes) as opened,
+    ):
         assert "no WebGL 2" in opened.page.inner_text("#notice")
         assert "Sinkhorn" in opened.page.inner_text("#match")  # the numbers are there

@@ -128,7 +128,9 @@ def test_a_dense_plan_gives_its_largest_entries(tmp_path):
 
 def test_a_plan_that_overflowed_still_has_a_page(tmp_path, match):
     source, target, sol = match
-    lost = replace(sol, plan=replace(sol.plan, v=sol.plan.v * torch.nan), value=float("nan"), status=gromap.Status.NOT_FINITE)
+    lost = replace(
+        sol, plan=replace(sol.plan, v=sol.plan.v * torch.nan), value=float("nan"), status=gromap.Status.NOT_FINITE
+    )
     text = write_report(tmp_path / "a.html", source, target, lost).read_text("utf-8")
     assert "raise epsilon" in text
 
@@ -180,9 +182,19 @@ def test_the_panel_says_what_the_solver_says(tmp_path, match):
     sol = gromap.solve(source.vertices, target.vertices, epsilon=0.05, init="zero")
     assert len(sol.history["energy"]) > 1
     sol = sol.with_stats(spectrum=((3.0, 1.0), (2.0, 0.5)))
-    text = write_report(tmp_path / "a.html", source, target, sol, settings={"cost": "<b>", "ε": 0.05}).read_text("utf-8")
+    text = write_report(tmp_path / "a.html", source, target, sol, settings={"cost": "<b>", "ε": 0.05}).read_text(
+        "utf-8"
+    )
     said = unescape(re.sub("<[^>]*>", " ", text.partition('id="match"')[2].partition("</aside>")[0]))
-    for words in (f"{sol.value:.6g}", sol.status.value, "70 × 55", "<b>", "Spectrum", "Time of each phase", "Energy at each"):
+    for words in (
+        f"{sol.value:.6g}",
+        sol.status.value,
+        "70 × 55",
+        "<b>",
+        "Spectrum",
+        "Time of each phase",
+        "Energy at each",
+    ):
         assert words in said
     assert "left · 70 vertices" in facts(text)["sides"][0]["caption"]
 

@@ -1,4 +1,5 @@
-"""Whole descents in one kernel: in Triton's interpreter on small ragged sizes, and on a GPU as the search runs them."""
+"""Whole descents in one kernel: in Triton's interpreter on small ragged sizes, and on a GPU as
+the search runs them."""
 
 from __future__ import annotations
 

@@ -25,7 +25,8 @@ BUDGET = SearchBudget()
 
 @pytest.fixture(scope="module")
 def people():
-    """600 vertices of each pose of the human, in different orders, and where each of the first belongs."""
+    """600 vertices of each pose of the human, in different orders, and where each of the first
+    belongs."""
     pair = humans()
     rng = np.random.default_rng(0)
     i = rng.permutation(len(pair.source.vertices))[:600]
@@ -62,7 +63,8 @@ def test_merging():
 
 @pytest.mark.parametrize(("gap", "found"), [(0.1, True), (0.3, False)])
 def test_clouds_that_are_wrong_about_the_order_of_minima_are_not_trusted(people, monkeypatch, gap, found):
-    """The lowest minimum is found where coarse clouds say that another one is 10 % lower; not where they are that far off."""
+    """The lowest minimum is found where coarse clouds say that another one is 10 % lower; not
+    where they are that far off."""
     honest = solve(*people[:2])
 
     def wrong(*args, **options):
@@ -160,7 +162,8 @@ def test_every_kind_of_start(pair):
 
 @pytest.mark.parametrize("hand", [1.0, -1.0])
 def test_chirality_keeps_left_and_right(hand):
-    """A standing body fits itself and its mirror image: with chirality the match turns it, and never mirrors it."""
+    """A standing body fits itself and its mirror image: with chirality the match turns it, and
+    never mirrors it."""
     body = humans().source.vertices
     order = np.random.default_rng(0).permutation(len(body))
     x, other = body[order[:500]], body[order[500:1000]]
@@ -175,7 +178,8 @@ def test_chirality_keeps_left_and_right(hand):
 
 
 def test_chirality_of_meshes_looks_at_their_vertices():
-    """The points of a geodesic space have eight coordinates; left and right are those of the mesh."""
+    """The points of a geodesic space have eight coordinates; left and right are those of the
+    mesh."""
     body = humans().source
     other = dataclasses.replace(body, vertices=body.vertices * np.float32([-1, 1, 1]), faces=body.faces[:, ::-1].copy())
     x, y = (Space.from_mesh(mesh, cost="biharmonic") for mesh in (body, other))
@@ -249,7 +253,10 @@ def test_a_sphere_has_a_continuum_of_minima():
 
 
 CASES = {
-    "landmark out of range": (lambda x: solve(x, x, init=landmarks([[0, 1], [2, 40]])), "landmark 40 of Y is out of range"),
+    "landmark out of range": (
+        lambda x: solve(x, x, init=landmarks([[0, 1], [2, 40]])),
+        "landmark 40 of Y is out of range",
+    ),
     "negative landmark": (lambda x: solve(x, x, init=landmarks([[-1, 1]])), "landmark -1 of X is out of range"),
     "repeated landmark": (lambda x: landmarks([[0, 1], [0, 2]]), "landmark 0 of X is used 2 times"),
     "landmarks of the wrong shape": (lambda x: landmarks([0, 1]), r"\(k, 2\) integer indices"),

@@ -1,4 +1,5 @@
-"""What every method owes: weights, zero weights, both precisions, any start, files, the lazy plan, one value."""
+"""What every method owes: weights, zero weights, both precisions, any start, files, the lazy
+plan, one value."""
 
 from __future__ import annotations
 
@@ -47,7 +48,9 @@ def test_weights_zero_weights_values_and_verbs(method, dtype):
     assert sol.value_gw == pytest.approx(loss, rel=1e-3 if dtype == "float32" else 1e-6)
     some = pi > 0
     ratio = pi[some] / np.outer(a / a.sum(), b / b.sum())[some]
-    assert sol.value == pytest.approx(loss + 0.05 * (pi[some] * np.log(ratio)).sum(), rel=1e-3 if dtype == "float32" else 1e-6)
+    assert sol.value == pytest.approx(
+        loss + 0.05 * (pi[some] * np.log(ratio)).sum(), rel=1e-3 if dtype == "float32" else 1e-6
+    )
 
 
 @pytest.mark.parametrize("method", BASELINES)
@@ -55,8 +58,22 @@ def test_any_start(method, pair):
     x, y, a, b = pair
     given: Landmarks = landmarks([[0, 1], [5, 7], [9, 2]])
     first = solve(x, y, a, b, **options(method))
-    known = [first, first.state, first.plan, first.plan.dense(), first.gamma, first.map(), solve(x, y, a, b, epsilon=0.05)]
-    for start, above in (*((s, 1.02) for s in known), (given, 1.2), ("random", 1.2), ("zero", 1.2)):  # two steps from each
+    known = [
+        first,
+        first.state,
+        first.plan,
+        first.plan.dense(),
+        first.gamma,
+        first.map(),
+        solve(x, y, a, b, epsilon=0.05),
+    ]
+    # two steps from each
+    for start, above in (
+        *((s, 1.02) for s in known),
+        (given, 1.2),
+        ("random", 1.2),
+        ("zero", 1.2),
+    ):
         assert solve(x, y, a, b, init=start, **{**options(method), "max_iter": 2}).value <= above * first.value
     again = solve(x, y, a, b, init=first, **options(method))
     assert again.value <= 1.1 * first.value

@@ -1,4 +1,5 @@
-"""What the paper finds about solvers (sec. Detailed Analysis of Solver Convergence), on a few hundred points.
+"""What the paper finds about solvers (sec. Detailed Analysis of Solver Convergence), on a few
+hundred points.
 
 Energies are those of the plans as they are, whose marginals may be off, as in the paper's curves.
 """
@@ -38,7 +39,8 @@ def run(solver: Callable, spaces: tuple[Space, Space], steps: int, update: str, 
 
 
 def test_thirty_symmetrized_steps_are_enough_for_kernel_gw_and_not_for_standard_entropic_gw():
-    """Fig. smaller_sinkiters: "remain stable for n_inner >= 30"; standard updates end elsewhere, or do not settle.
+    """Fig. smaller_sinkiters: "remain stable for n_inner >= 30"; standard updates end elsewhere,
+    or do not settle.
 
     Two draws of six misplace too much of their mass with either solver, at 200 points.
     """
@@ -54,7 +56,8 @@ def test_thirty_symmetrized_steps_are_enough_for_kernel_gw_and_not_for_standard_
 
 
 def test_symmetrized_entropic_gw_diverges_with_few_steps_where_kernel_gw_does_not():
-    """Fig. cvg_gaussian3d, N = 120, n_inner = 20: most of the mass is misplaced, against some percents."""
+    """Fig. cvg_gaussian3d, N = 120, n_inner = 20: most of the mass is misplaced, against some
+    percents."""
     for seed in (0, 1):
         rng = np.random.default_rng(seed)
         spaces = Space(rng.normal(size=(120, 3))), Space(rng.normal(size=(120, 3)))
@@ -84,7 +87,8 @@ def exact_solution() -> Solution:
 
 @pytest.mark.parametrize("solver", [CntGW, LowRankCostGW])
 def test_twenty_axes_give_the_exact_loss_to_two_percent(solver):
-    """Fig. experiments_approxdim: the exact loss of the approximate plan, rounded to a coupling, against the exact optimum."""
+    """Fig. experiments_approxdim: the exact loss of the approximate plan, rounded to a coupling,
+    against the exact optimum."""
     exact = exact_solution()
 
     def objective(sol: Solution) -> float:
@@ -96,7 +100,9 @@ def test_twenty_axes_give_the_exact_loss_to_two_percent(solver):
         return float(a @ cx**2 @ a + b @ cy**2 @ b - 2 * ((cx @ pi @ cy) * pi).sum() + EPSILON * kl)
 
     few, twenty = (
-        objective(solve(*(Space(s.measure.points.numpy(), dim=d) for s in poses(0)), method=solver(STRICT), init=exact.plan))
+        objective(
+            solve(*(Space(s.measure.points.numpy(), dim=d) for s in poses(0)), method=solver(STRICT), init=exact.plan)
+        )
         for d in (3, 20)
     )
     best = objective(exact)

@@ -15,7 +15,8 @@ from gromap.geometry.measure import coarsen
 from tests.conftest import cloud
 
 
-@pytest.mark.parametrize(("k", "pairs"), [(7, 1e9), (600, 1e9), (600, 0)])  # from farthest points, drawn points, median cuts
+# from farthest points, drawn points, median cuts
+@pytest.mark.parametrize(("k", "pairs"), [(7, 1e9), (600, 1e9), (600, 0)])
 def test_coarsening_keeps_mass_and_mean(k, pairs, monkeypatch):
     monkeypatch.setattr(measure, "LLOYD", pairs)
     x, a = (torch.from_numpy(z) for z in cloud(1500, 4, 0))
@@ -50,7 +51,8 @@ def test_multiscale_reaches_the_energy_of_cnt(options):
 
 @pytest.mark.parametrize("name", ["mh_man", "dog", "mh_hand"])
 def test_the_pyramid_ends_where_cnt_converges(name):
-    """On real pairs, CntGW run from the pyramid's Γ to a hundredth of its tolerances finds nothing lower."""
+    """On real pairs, CntGW run from the pyramid's Γ to a hundredth of its tolerances finds
+    nothing lower."""
     folder = Path(__file__).resolve().parents[3] / "shared" / "data" / "poses"
     if not folder.is_dir():
         pytest.skip("the folder of real shapes is not there")

@@ -1,4 +1,5 @@
-"""One suite for all scores: every reduction against its dense float64 formula. Subclasses say what a score is made of.
+"""One suite for all scores: every reduction against its dense float64 formula. Subclasses say
+what a score is made of.
 
 class TestLowRank(ScoreSuite):
     def make(self, batch, n, m, rank, reach): ...
@@ -83,7 +84,9 @@ class ScoreSuite:
             u, v, *_ = self.biases(score)
             rows, cols = score.sums(u, v)
             again = score.mT.sums(v, u)
-            torch.testing.assert_close((again[1], again[0]), (rows, cols), rtol=2 * rtol, atol=2 * rtol * float(cols.max()))
+            torch.testing.assert_close(
+                (again[1], again[0]), (rows, cols), rtol=2 * rtol, atol=2 * rtol * float(cols.max())
+            )
             assert score.mT.shape == (*score.batch, score.shape[-1], score.shape[-2])
 
     def test_maxima(self):

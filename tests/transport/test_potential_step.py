@@ -1,4 +1,5 @@
-"""The step of the potentials in two kernels, against the same in torch: in Triton's interpreter, or on a GPU."""
+"""The step of the potentials in two kernels, against the same in torch: in Triton's interpreter,
+or on a GPU."""
 
 from __future__ import annotations
 

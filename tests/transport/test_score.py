@@ -86,7 +86,9 @@ class TestTruncated(ScoreSuite):
         from gromap.transport.truncation import Tiles, lists
 
         active = torch.ones(tiles, dtype=torch.bool)
-        return Truncated(q, k, score.grid, score, Tiles(lists(active), lists(active.mT), (64, 64), 1.0, torch.zeros(())))
+        return Truncated(
+            q, k, score.grid, score, Tiles(lists(active), lists(active.mT), (64, 64), 1.0, torch.zeros(()))
+        )
 
 
 @pytest.mark.gpu
@@ -99,7 +101,7 @@ class TestFused(ScoreSuite):
     @pytest.fixture(autouse=True)
     def _fused(self, monkeypatch):
         pytest.importorskip("triton", reason="Triton is not installed")
-        monkeypatch.setattr("gromap.transport.score.fused_for", lambda x: x.dtype == torch.float32)
+        monkeypatch.setattr("gromap.transport.lowrank.fused_for", lambda x: x.dtype == torch.float32)
 
     make = TestLowRank.make
 

@@ -1,4 +1,5 @@
-"""The fused kernels against float64: in Triton's interpreter on small ragged sizes, and on a GPU at real ones."""
+"""The fused kernels against float64: in Triton's interpreter on small ragged sizes, and on a GPU
+at real ones."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ pytest.importorskip("triton", reason="Triton is not installed")
 
 from gromap.transport import LowRank, tiles, truncation
 from gromap.transport import triton as fused
-from gromap.transport.score import _Listed
+from gromap.transport.lowrank import _Listed
 from gromap.transport.truncation import Tiles
 from tests.transport.score_suite import draw, factors
 
@@ -40,7 +41,9 @@ def test_features_in_several_chunks(rank):
     score, u, v = on(DEVICE, score, u, v)
     rows, cols = fused.sums(score, u, v)
     torch.testing.assert_close((rows.cpu().double(), cols.cpu().double()), (p.sum(1), p.sum(0)), rtol=2e-5, atol=1e-6)
-    torch.testing.assert_close(fused.lse(score, v).cpu().double(), (s + v.cpu().double()).logsumexp(-1), rtol=0, atol=2e-5)
+    torch.testing.assert_close(
+        fused.lse(score, v).cpu().double(), (s + v.cpu().double()).logsumexp(-1), rtol=0, atol=2e-5
+    )
 
 
 @pytest.mark.parametrize("why", ["no tensor cores", "out of the range of fp16"])
@@ -60,7 +63,12 @@ def test_the_fp32_path(why, monkeypatch):
     torch.testing.assert_close(fused.lse(score, v), -u, rtol=1e-5, atol=1e-4)
 
 
-LISTS = [(300, 517, 0.4, (128, 128)), (128, 130, 0.5, (128, 256)), (40, 400, 0.5, (128, 128)), (260, 270, 0.0, (256, 128))]
+LISTS = [
+    (300, 517, 0.4, (128, 128)),
+    (128, 130, 0.5, (128, 256)),
+    (40, 400, 0.5, (128, 128)),
+    (260, 270, 0.0, (256, 128)),
+]
 
 
 @pytest.mark.parametrize(("n", "m", "share", "sizes"), LISTS)
@@ -74,10 +82,16 @@ def test_truncated_kernels_equal_truncated_tiles(n, m, share, sizes):
         return Tiles(*by, sizes, share, torch.zeros(()))
 
     z, us, vs, ws = on(DEVICE, score, u, v, w)
-    got = *fused.sums(z, us, vs, lists(DEVICE)), fused.apply(z, us, vs, ws, lists(DEVICE)), fused.lse(z, vs, lists(DEVICE))
+    got = (
+        *fused.sums(z, us, vs, lists(DEVICE)),
+        fused.apply(z, us, vs, ws, lists(DEVICE)),
+        fused.lse(z, vs, lists(DEVICE)),
+    )
     listed = _Listed(score, lists("cpu"))
     want = *tiles.sums(listed, u, v), tiles.apply(listed, u, v, w), tiles.lse(listed, v)
-    torch.testing.assert_close(tuple(t.cpu() for t in got), want, rtol=1e-4, atol=1e-4 * (1 + float(want[2].abs().max())))
+    torch.testing.assert_close(
+        tuple(t.cpu() for t in got), want, rtol=1e-4, atol=1e-4 * (1 + float(want[2].abs().max()))
+    )
 
 
 def test_no_mass_is_no_mass():

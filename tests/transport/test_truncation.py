@@ -1,4 +1,5 @@
-"""Truncation: the spatial order, the bound on every tile, and reductions that lose no more than they say."""
+"""Truncation: the spatial order, the bound on every tile, and reductions that lose no more than
+they say."""
 
 from __future__ import annotations
 
@@ -60,7 +61,9 @@ def test_the_neglected_mass_is_bounded(loss):
     assert float(exact[0].sum() - got[0].sum()) <= near.neglected_mass + 1e-12
     assert near.neglected_mass <= loss
     w = torch.randn(1300, 4, dtype=torch.float64)
-    torch.testing.assert_close(near.apply(u, v, w), score.apply(u, v, w), rtol=0, atol=loss * float(w.abs().max()) / 1000)
+    torch.testing.assert_close(
+        near.apply(u, v, w), score.apply(u, v, w), rtol=0, atol=loss * float(w.abs().max()) / 1000
+    )
     assert float((near.lse(v) - score.lse(v)).abs().max()) < 1.1 * loss
     assert float((near.mT.lse(u) - score.mT.lse(u)).abs().max()) < 1.1 * loss
 
@@ -89,7 +92,8 @@ def test_where_it_does_not_pay_nothing_changes():
 
 @pytest.mark.parametrize("jump", [0.1, 3.0, 20.0])
 def test_sinkhorn_survives_a_jump(jump):
-    """From the potentials of another score, lists miss most of the mass at first: the steps repair this by themselves."""
+    """From the potentials of another score, lists miss most of the mass at first: the steps
+    repair this by themselves."""
     score, f, g, log_a, log_b = transport(600, 500)
     moved = LowRank(jump * score.q, score.k, score.grid)
     options = Sinkhorn(1000, tol=1e-3)

@@ -1,1 +1,2 @@
-"""Speed on this machine, and the paper's experiments on solvers: `gromap bench`, `gromap bench paper`."""
+"""Speed on this machine, and the paper's experiments on solvers: `gromap bench`, `gromap bench
+paper`."""

@@ -1,4 +1,5 @@
-"""Experiments on convergence: energy against time, for solvers, Sinkhorn updates and budgets of inner steps."""
+"""Experiments on convergence: energy against time, for solvers, Sinkhorn updates and budgets of
+inner steps."""
 
 from __future__ import annotations
 
@@ -65,7 +66,8 @@ Case = tuple[str, str, Any]  # clouds, the name of a solver with its settings, t
 
 
 def curves(sizes: Sizes, device: torch.device) -> Iterator[Job]:
-    """Fig. ablation, smaller_sinkiters, convergence_surfaces, convergence_gaussians, convergence_asymmetric."""
+    """Fig. ablation, smaller_sinkiters, convergence_surfaces, convergence_gaussians,
+    convergence_asymmetric."""
     cases: list[Case] = []
     for name in sizes.clouds:
         budgets = sizes.inner_steps if name == "human" else sizes.fewer_inner_steps
@@ -75,7 +77,8 @@ def curves(sizes: Sizes, device: torch.device) -> Iterator[Job]:
 
 
 def others(sizes: Sizes, device: torch.device) -> Iterator[Job]:
-    """Fig. other_solvers: curves of the solvers that are left out of the benchmarks, and of LowRank-GW."""
+    """Fig. other_solvers: curves of the solvers that are left out of the benchmarks, and of
+    LowRank-GW."""
     cases: list[Case] = []
     for label, factory in OTHERS.items():
         cases += _budgets("human", label, factory, sizes.inner_steps, sizes)
@@ -100,12 +103,17 @@ def _budgets(name: str, label: str, factory: Factory, inner: tuple[int, ...], si
     """A solver with both updates, for each number of Sinkhorn steps and adaptively."""
     for update in UPDATES:
         loops = {str(n): Loop(Sinkhorn(n, update=update), adaptive=False, max_iter=sizes.curve_steps) for n in inner}
-        loops["adaptive"] = Loop(Sinkhorn(5, update=update), max_steps=sizes.max_inner_steps, max_iter=sizes.curve_steps)
+        loops["adaptive"] = Loop(
+            Sinkhorn(5, update=update), max_steps=sizes.max_inner_steps, max_iter=sizes.curve_steps
+        )
         for budget, loop in loops.items():
             yield name, f"{label}/{update}/{budget}", factory(loop)
 
 
 def _jobs(experiment: str, cases: list[Case], sizes: Sizes, device: torch.device) -> Iterator[Job]:
-    """Every case from every seed; seeds are the outer loop, so that an interrupted benchmark is complete for some of them."""
+    """Every case from every seed; seeds are the outer loop, so that an interrupted benchmark is
+    complete for some of them."""
     for seed, (name, key, solver) in itertools.product(range(sizes.seeds), cases):
-        yield Job(experiment, f"{name}/{key}/{seed}", lambda s=solver, n=name, k=seed: curve(s, n, sizes.points, k, device))
+        yield Job(
+            experiment, f"{name}/{key}/{seed}", lambda s=solver, n=name, k=seed: curve(s, n, sizes.points, k, device)
+        )

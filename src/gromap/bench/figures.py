@@ -33,16 +33,18 @@ def new(**options: Any) -> Figure:
 
 
 def convergence(records: Records, legend: str) -> Figure:
-    """Energy against time, averaged over seeds: one panel for each solver and update, one color for each budget."""
+    """Energy against time, averaged over seeds: one panel for each solver and update, one color
+    for each budget."""
     shown, names = panels(records), budgets(records)
     shades = extra("matplotlib", "plot").colormaps["viridis"](np.linspace(0, 0.9, len(names)))
     colors = dict(zip(names, shades, strict=True)) | {"adaptive": ADAPTIVE}
-    lowest = {solver: float(np.mean([reference(records, solver, seed) for seed in seeds(records)])) for solver, _ in shown}
+    lowest = {
+        solver: float(np.mean([reference(records, solver, seed) for seed in seeds(records)])) for solver, _ in shown
+    }
     best = max(lowest.values())
     ends = [r["energy"][-1] for r in records.values() if np.isfinite(r["energy"][-1])]
-    top = max(
-        2.2 * best, 1.1 * min(5 * best, max(ends, default=0.0))
-    )  # the ends of curves must be visible, not their beginnings
+    # the ends of curves must be visible, not their beginnings
+    top = max(2.2 * best, 1.1 * min(5 * best, max(ends, default=0.0)))
     down = -(-len(shown) // ACROSS)
     figure = new(figsize=(13, 2.9 * down + 0.5))
     axes = figure.subplots(down, ACROSS, sharex=True, sharey=True, squeeze=False).ravel()
@@ -74,7 +76,9 @@ def run_times(records: Records) -> Figure:
     human = {(int(key[1]), key[2]): r for key, r in records.items() if key[0] == "human" and "seconds" in r}
     lowest = {n: min(r["energy"] for key, r in human.items() if key[0] == n) for n, _ in human}
     for solver in sorted({key[1] for key in human}, key=ORDER.index):
-        runs = sorted((n, r["seconds"], 100 * (r["energy"] / lowest[n] - 1)) for (n, s), r in human.items() if s == solver)
+        runs = sorted(
+            (n, r["seconds"], 100 * (r["energy"] / lowest[n] - 1)) for (n, s), r in human.items() if s == solver
+        )
         n, seconds, above = zip(*runs, strict=True)
         left.loglog(n, seconds, "o-", label=solver)
         right.semilogx(n, above, "o-", label=solver)
@@ -119,7 +123,9 @@ def oscillation(records: Records) -> Figure:
     steps = range(2, 2 + max(len(record["moved"]) for record in records.values()))
     axes[0].set(xlabel="step of Entropic-GW", ylabel="mass that moves, Σ |π' - π|", xticks=steps)
     axes[0].legend(fontsize=8)
-    for axis, plan, when in zip(axes[1:], records.get(("6",), {"plans": []})["plans"], ("before", "after"), strict=False):
+    for axis, plan, when in zip(
+        axes[1:], records.get(("6",), {"plans": []})["plans"], ("before", "after"), strict=False
+    ):
         axis.imshow(np.array(plan), cmap="magma_r")
         axis.set(xticks=[], yticks=[])
         axis.set_title(f"sixth power, {when} the last step", fontsize=9)
@@ -156,7 +162,8 @@ def trajectories(records: Records) -> Figure:
 
 
 def textures(records: Records) -> Figure:
-    """The source, and the target in the texture that each solver carries there, to the same scale."""
+    """The source, and the target in the texture that each solver carries there, to the same
+    scale."""
     names = [name for name in ("source", *ORDER) if (name,) in records]
     down = -(-len(names) // ACROSS)
     figure = new(figsize=(12, 4.6 * down))
@@ -182,7 +189,8 @@ def painted(record: dict[str, Any]) -> tuple[Mesh, np.ndarray]:
 
 
 def quartered(mesh: Mesh, values: np.ndarray) -> tuple[Mesh, np.ndarray]:
-    """Each face cut in four at the middles of its sides, and values at the vertices of the new mesh.
+    """Each face cut in four at the middles of its sides, and values at the vertices of the new
+    mesh.
 
     >>> quartered(Mesh(np.eye(3), np.array([[0, 1, 2]])), np.eye(3))[0]
     Mesh(6 vertices, 4 faces)

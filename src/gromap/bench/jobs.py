@@ -1,4 +1,5 @@
-"""Runs kept on disk, each as one JSON file: an interrupted benchmark goes on, and a removed file is computed again."""
+"""Runs kept on disk, each as one JSON file: an interrupted benchmark goes on, and a removed file
+is computed again."""
 
 from __future__ import annotations
 
@@ -45,7 +46,8 @@ def keep(job: Job, folder: Path) -> bool:
 
 
 def keep_all(jobs: Iterable[Job], folder: Path, tell: Tell) -> tuple[int, list[str]]:
-    """Run all jobs without a record; returns how many there were, and what was left out for want of a file or a package."""
+    """Run all jobs without a record; returns how many there were, and what was left out for want
+    of a file or a package."""
     jobs, ran, absent = list(jobs), 0, {}
     for number, job in enumerate(jobs, 1):
         tell(f"{number} of {len(jobs)}, {job.key}")

@@ -1,4 +1,5 @@
-"""The machine of a benchmark: device and cores, time and peak memory of a run, tables of results."""
+"""The machine of a benchmark: device and cores, time and peak memory of a run, tables of
+results."""
 
 from __future__ import annotations
 
@@ -27,7 +28,9 @@ WARM_UP = 2  # runs that are not counted: the first compiles, the second fills t
 def add_options(parser: argparse.ArgumentParser) -> None:
     """--device and --cores; `use` applies them."""
     default = "cuda" if torch.cuda.is_available() else "cpu"
-    parser.add_argument("--device", choices=["cpu", "cuda"], default=default, help="where to compute (here: %(default)s)")
+    parser.add_argument(
+        "--device", choices=["cpu", "cuda"], default=default, help="where to compute (here: %(default)s)"
+    )
     add_cores(parser)
 
 
@@ -44,7 +47,8 @@ def use(args: argparse.Namespace) -> torch.device:
 
 
 def use_cores(count: int | None) -> None:
-    """Keep this process and its children on the first cores (Linux), and torch on as many threads."""
+    """Keep this process and its children on the first cores (Linux), and torch on as many
+    threads."""
     if count is None:
         return
     if hasattr(os, "sched_setaffinity"):
@@ -120,7 +124,8 @@ def _highest_clock(device: torch.device) -> float:
 
 @dataclass(frozen=True)
 class Meter:
-    """A stopwatch that also measures peak memory: `meter = Meter.start(device)`, then `meter.read()`."""
+    """A stopwatch that also measures peak memory: `meter = Meter.start(device)`, then
+    `meter.read()`."""
 
     device: torch.device
     base: int  # bytes held at the start
@@ -155,7 +160,8 @@ def _peak(device: torch.device) -> int:
 
 
 def table(rows: Sequence[dict[str, str]]) -> str:
-    """Rows of formatted cells under the names of their columns; the first column is aligned to the left."""
+    """Rows of formatted cells under the names of their columns; the first column is aligned to
+    the left."""
     names = list(dict.fromkeys(name for row in rows for name in row))
     lines = [names, *([row.get(name, "") for name in names] for row in rows)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]

@@ -48,7 +48,8 @@ class Match:
         return solution, *meter.read()
 
     def difference(self, x: Tensor, y: Tensor, solution: gromap.Solution) -> dict[str, Any]:
-        """The energy of the same minimum over all pairs, in float64, and how far ours is from it."""
+        """The energy of the same minimum over all pairs, in float64, and how far ours is from
+        it."""
         method = gromap.CntGW(truncation=None)
         exact, seconds, _ = self.solve(x.double(), y.double(), method=method, init=solution.gamma)
         ours, theirs = (float(s.history["energy"][-1]) for s in (solution, exact))

@@ -1,4 +1,5 @@
-"""Experiments on whole matches: time and objective of each solver on pairs of shapes, and how the dimension changes them."""
+"""Experiments on whole matches: time and objective of each solver on pairs of shapes, and how
+the dimension changes them."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ SHORT, REPEATS = 1.0, 7  # seconds up to which a match is run again, and how oft
 
 
 def matches(sizes: Sizes, device: torch.device) -> Iterator[Job]:
-    """Table benchmark, and Fig. benchmark: time and objective of whole matches, and of `gromap.solve` with its defaults."""
+    """Table benchmark, and Fig. benchmark: time and objective of whole matches, and of
+    `gromap.solve` with its defaults."""
     for row in sizes.rows:
         for label, factory in TABLE.items():
             yield _match(row, label, factory(paper_loop(label, sizes.match_steps)), "zero", device)
@@ -48,7 +50,8 @@ class Extent:
 
 
 def match(row: Row, method: Any, init: str, device: torch.device) -> dict[str, Any]:
-    """Time, objective and memory of one match; the memory alone where it would not fit, or is not to be run."""
+    """Time, objective and memory of one match; the memory alone where it would not fit, or is
+    not to be run."""
     record: dict[str, Any] = {"geodesic": row.geodesic, "run": row.run}
     extent: Any = Extent(row.points, torch.float32, device)
     needed = (gromap.CntGW() if method == "auto" else method).memory(Pair(extent, extent, EPSILON))
@@ -81,13 +84,15 @@ def _seconds(run: tuple[Space, Space, Solution]) -> float:
 
 
 def feasible_energy(sol: Solution, x: Space, y: Space) -> float:
-    """GW_ε after one more outer step with a converged Sinkhorn: a plan that misses its marginals looks better than it is."""
+    """GW_ε after one more outer step with a converged Sinkhorn: a plan that misses its marginals
+    looks better than it is."""
     one = gromap.CntGW(Loop(Sinkhorn(3000, tol=5e-4), adaptive=False, max_steps=3000, max_iter=1))
     return float(gromap.solve(x, y, epsilon=EPSILON, method=one, init=sol).history["energy"][-1])
 
 
 def dims(sizes: Sizes, device: torch.device) -> Iterator[Job]:
-    """Fig. experiments_approxdim: the exact loss of approximate plans, over that of Kernel-GW from the same start."""
+    """Fig. experiments_approxdim: the exact loss of approximate plans, over that of Kernel-GW
+    from the same start."""
     loop = Loop(Sinkhorn(300, tol=1e-4), adaptive=False, tol=1e-6, max_iter=sizes.match_steps)
     points = surface_pair("human", sizes.dim_points, 0, device)
 

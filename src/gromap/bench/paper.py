@@ -1,7 +1,9 @@
-"""The paper's experiments on solvers, reproduced: its table, textures, flows, curves, run times and errors, as one report.
+"""The paper's experiments on solvers, reproduced: its table, textures, flows, curves, run times
+and errors, as one report.
 
-Each run is kept as one JSON file, raw/<mode>/<experiment>/<key>.json: an interrupted call continues where it stopped, and a
-file that is removed is computed again. The report is written at the end, from these files alone.
+Each run is kept as one JSON file, raw/<mode>/<experiment>/<key>.json: an interrupted call continues
+where it stopped, and a file that is removed is computed again. The report is written at the end,
+from these files alone.
 """
 
 from __future__ import annotations
@@ -35,9 +37,11 @@ Stage = Callable[[str], AbstractContextManager[Tell]]
 def run(
     out: Path, mode: str, only: Sequence[str], device: torch.device, stage: Stage, sizes: Sizes | None = None
 ) -> dict[str, Any]:
-    """Run what is missing, write the report, and return what there is to say: runs, seconds, what was left out, the files.
+    """Run what is missing, write the report, and return what there is to say: runs, seconds,
+    what was left out, the files.
 
-    only: names of experiments, or none for all.  stage: given a name, a context that yields a function to report progress to.
+    only: names of experiments, or none for all.  stage: given a name, a context that yields a
+    function to report progress to.
     sizes: in place of those of the mode.
     """
     names = [choice(name, EXPERIMENTS, "experiment") for name in only] or list(EXPERIMENTS)

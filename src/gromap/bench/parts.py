@@ -1,4 +1,5 @@
-"""The parts of a report, and its two formats: Markdown beside the pictures, and one HTML file that contains them."""
+"""The parts of a report, and its two formats: Markdown beside the pictures, and one HTML file
+that contains them."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ STYLE = """
 body { max-width: 76rem; margin: 2.5rem auto; padding: 0 1.2rem; font: 15px/1.55 system-ui, sans-serif;
   color: var(--ink); background: var(--paper); }
 h1 { font-size: 1.7rem; margin-bottom: .4rem } h2 { font-size: 1.2rem; margin: 2.6rem 0 .6rem }
-figure { margin: 1.2rem 0 } img { max-width: 100%; background: #fff; border-radius: 6px; padding: 8px; box-sizing: border-box }
+figure { margin: 1.2rem 0 }
+img { max-width: 100%; background: #fff; border-radius: 6px; padding: 8px; box-sizing: border-box }
 figcaption, .note { color: var(--faint); font-size: .9rem }
 .wide { overflow-x: auto } table { border-collapse: collapse; font-size: .87rem; font-variant-numeric: tabular-nums }
 th, td { border: 1px solid var(--line); padding: .3rem .6rem; text-align: left; white-space: nowrap }
@@ -90,8 +92,12 @@ def page(parts: Sequence[Part], folder: Path) -> str:
     """The parts as one web page, the pictures of the folder inside."""
     title = next(part.text for part in parts if isinstance(part, Title))
     body = "\n".join(_html(part, folder) for part in parts)
-    head = f'<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{html.escape(title)}</title>'
-    return f'<!doctype html>\n<html lang="en"><head>{head}<style>{STYLE}</style></head>\n<body>\n{body}\n</body></html>\n'
+    head = (
+        f'<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{html.escape(title)}</title>'
+    )
+    return (
+        f'<!doctype html>\n<html lang="en"><head>{head}<style>{STYLE}</style></head>\n<body>\n{body}\n</body></html>\n'
+    )
 
 
 def _html(part: Part, folder: Path) -> str:

@@ -1,4 +1,5 @@
-"""Experiments on what plans look like: textures that they carry, base costs as errors and as flows, a cost that is not CNT."""
+"""Experiments on what plans look like: textures that they carry, base costs as errors and as
+flows, a cost that is not CNT."""
 
 from __future__ import annotations
 
@@ -27,7 +28,8 @@ FRAMES = 6
 
 
 def textures(sizes: Sizes, device: torch.device) -> Iterator[Job]:
-    """Fig. horse_texture_comparisons: where each solver puts the texture of the standing man on the running one."""
+    """Fig. horse_texture_comparisons: where each solver puts the texture of the standing man on
+    the running one."""
     solvers = {label: factory(paper_loop(label, sizes.match_steps)) for label, factory in SOLVERS.items()}
     short = gromap.LowRankGW().loop
     loop = replace(short, max_iter=sizes.match_steps * short.max_iter // 100)  # its steps are short
@@ -46,10 +48,17 @@ def human_mesh(side: str, vertices: int) -> Mesh:
 def texture(solver: Any, vertices: int, device: torch.device) -> dict[str, Any]:
     """The target's vertices and faces, and their places in the texture of the source."""
     source, target = (human_mesh(side, vertices) for side in ("source", "target"))
-    x, y = (Space(mesh.vertices.astype(np.float32), mesh.vertex_areas(), dim=DIM, device=device) for mesh in (source, target))
+    x, y = (
+        Space(mesh.vertices.astype(np.float32), mesh.vertex_areas(), dim=DIM, device=device)
+        for mesh in (source, target)
+    )
     sol = gromap.solve(x, y, epsilon=EPSILON, method=solver, init="zero")
     moved = push(sol.plan, split(with_texture(source))[2])
-    return _drawn(target, moved) | {"value": sol.value, "status": sol.status.name, "seconds": sol.stats.seconds["solve"]}
+    return _drawn(target, moved) | {
+        "value": sol.value,
+        "status": sol.status.name,
+        "seconds": sol.stats.seconds["solve"],
+    }
 
 
 def _drawn(mesh: Mesh, uv: np.ndarray | None) -> dict[str, Any]:
@@ -59,16 +68,21 @@ def _drawn(mesh: Mesh, uv: np.ndarray | None) -> dict[str, Any]:
 
 
 def costs(sizes: Sizes, device: torch.device) -> Iterator[Job]:
-    """What the base cost changes: the error of the match of two poses, for costs from global to local."""
+    """What the base cost changes: the error of the match of two poses, for costs from global to
+    local."""
 
     def run(cost: Any) -> dict[str, Any]:
         pair, rng = humans(), np.random.default_rng(0)
         i, j = (rng.permutation(len(m.vertices))[: sizes.cost_points] for m in (pair.source, pair.target))
-        x, y = (z / np.linalg.norm(z - z.mean(0), axis=1).max() for z in (pair.source.vertices[i], pair.target.vertices[j]))
+        x, y = (
+            z / np.linalg.norm(z - z.mean(0), axis=1).max() for z in (pair.source.vertices[i], pair.target.vertices[j])
+        )
         sol = gromap.solve(x, y, cost=cost, epsilon=EPSILON, device=device)
         size = np.linalg.norm(np.ptp(pair.target.vertices, axis=0))
         found = pair.target.vertices[j][sol.map("argmax")]
-        error = min(float(np.linalg.norm(found - t[i], axis=1).mean()) for t in (pair.direct, pair.mirrored)) / float(size)
+        error = min(float(np.linalg.norm(found - t[i], axis=1).mean()) for t in (pair.direct, pair.mirrored)) / float(
+            size
+        )
         return {"error": error, "value": sol.value, "explained": sol.stats.explained, "status": sol.status.name}
 
     for label in sizes.costs:
@@ -79,11 +93,14 @@ def flow_between(x: np.ndarray, y: np.ndarray, cost: Any, method: str, steps: in
     """SGW flows from one cloud to another, at a thousandth of the squared unit of the cost."""
     eps = 1e-3 * Space(x, cost=cost).scale * Space(y, cost=cost).scale
     dim = min(50, len(x), len(y))
-    return gromap.gradient_flow(x, y, steps=steps, cost=cost, epsilon=eps, method=method, dim=dim, tol=1e-3, frames=FRAMES)
+    return gromap.gradient_flow(
+        x, y, steps=steps, cost=cost, epsilon=eps, method=method, dim=dim, tol=1e-3, frames=FRAMES
+    )
 
 
 def flows(sizes: Sizes, device: torch.device) -> Iterator[Job]:
-    """Fig. flows_S_C, flows_S_C_approx: a reversed "5" flows to a "C", under base costs from global to local."""
+    """Fig. flows_S_C, flows_S_C_approx: a reversed "5" flows to a "C", under base costs from
+    global to local."""
 
     def run(cost: Any, method: str) -> dict[str, Any]:
         n, folder = sizes.flow_points, data_folder()

@@ -1,4 +1,5 @@
-"""The report of the paper's experiments: report.md beside its figures, and report.html with the figures inside.
+"""The report of the paper's experiments: report.md beside its figures, and report.html with the
+figures inside.
 
 Both are written from the records on disk alone, through the same parts.
 """
@@ -27,7 +28,12 @@ CURVES = (
         "misplaced mass",
         "So much mass may be misplaced.",
     ),
-    ("others", "Other solvers (Fig. other_solvers)", "Sinkhorn steps", "For LowRank-GW the steps are those of its projection."),
+    (
+        "others",
+        "Other solvers (Fig. other_solvers)",
+        "Sinkhorn steps",
+        "For LowRank-GW the steps are those of its projection.",
+    ),
 )
 
 
@@ -47,9 +53,11 @@ def contents(folder: Path, out: Path, left_out: list[str]) -> Iterator[Part]:
     yield Title("The paper's experiments on solvers, reproduced", 1)
     yield Text(f"Mode: {folder.name}. " + ", ".join(f"{name} {value}" for name, value in facts.items()) + ".")
     yield Text(
-        "Energies are those of the plans as they are, whose marginals may be off (by the dual, as the loop computes them), and "
+        "Energies are those of the plans as they are, whose marginals may be off (by the dual, as the loop computes "
+        "them), and "
         "for CNT-GW and Quadratic-LowRank-GW in their costs of rank 20. *Exact* objectives are L + ε KL with the costs "
-        "themselves, after further Sinkhorn steps that are not timed: a hundred may leave 1 to 2 % of the mass misplaced. "
+        "themselves, after further Sinkhorn steps that are not timed: a hundred may leave 1 to 2 % of the mass "
+        "misplaced. "
         "Labels as Fig. ablation are those of the paper."
     )
     yield from (Text(line[0].upper() + line[1:]) for line in left_out)
@@ -61,14 +69,17 @@ def contents(folder: Path, out: Path, left_out: list[str]) -> Iterator[Part]:
     if records := read(folder, "textures"):
         yield Title("Textures, carried by each solver (Fig. horse_texture_comparisons)")
         caption = (
-            "The source, and what each plan carries to the target. Couplings of low rank merge squares into bands: all points "
+            "The source, and what each plan carries to the target. Couplings of low rank merge squares into bands: "
+            "all points "
             "of a part get the same place. Left and right may be swapped, which distances cannot tell."
         )
         yield draw(figures.textures, records, out, "textures", caption)
         yield texture_table(records)
     if records := read(folder, "dims"):
         yield Title("Error against the dimension (Fig. experiments_approxdim)")
-        caption = "The exact objective of plans from D axes, against that of Kernel-GW from the same start; the line is at 1 %."
+        caption = (
+            "The exact objective of plans from D axes, against that of Kernel-GW from the same start; the line: 1 %."
+        )
         yield draw(figures.approximation, records, out, "dims", caption)
     if records := read(folder, "costs"):
         yield Title("Base costs")
@@ -84,8 +95,10 @@ def contents(folder: Path, out: Path, left_out: list[str]) -> Iterator[Part]:
     if len(records) > 1 and ("energy",) in records:
         yield Title("Steps of the linear map (Fig. convergencebias)")
         caption = (
-            "Γ after each outer step from π = α⊗β, over the energy that it should minimize; the star is the lowest minimum. "
-            "With few Sinkhorn steps, standard ones hold Γ back, and here end in the other minimum; symmetrized ones go "
+            "Γ after each outer step from π = α⊗β, over the energy that it should minimize; the star is the lowest "
+            "minimum. "
+            "With few Sinkhorn steps, standard ones hold Γ back, and here end in the other minimum; symmetrized ones "
+            "go "
             "straight, but Entropic-GW then falls back towards the origin, where Kernel-GW stays about the minimum."
         )
         yield draw(figures.trajectories, records, out, "trajectories", caption)

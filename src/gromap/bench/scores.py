@@ -1,4 +1,5 @@
-"""Figures by which solvers can be compared: exact objectives of couplings with exact marginals, in float64."""
+"""Figures by which solvers can be compared: exact objectives of couplings with exact marginals,
+in float64."""
 
 from __future__ import annotations
 
@@ -37,10 +38,11 @@ def marginal_error(pi: Array, a: Array, b: Array) -> float:
 
 
 def settled(plan: Plan, steps: int = 1000, tol: float = 1e-4) -> Plan:
-    """The plan of the same score after further Sinkhorn steps, until it misplaces less than `tol` of the mass.
+    """The plan of the same score after further Sinkhorn steps, until it misplaces less than
+    `tol` of the mass.
 
-    A plan that misses its marginals has a lower energy than any coupling, and a higher one once it is rounded to a coupling:
-    either way one cannot see which minimum a solver found.
+    A plan that misses its marginals has a lower energy than any coupling, and a higher one once it
+    is rounded to a coupling: either way one cannot see which minimum a solver found.
 
     >>> import gromap
     >>> X = np.random.default_rng(0).normal(size=(40, 3))
@@ -55,7 +57,8 @@ def settled(plan: Plan, steps: int = 1000, tol: float = 1e-4) -> Plan:
 
 
 def exact_objective(sol: Solution, x: Space, y: Space) -> float:
-    """L + ε KL of the coupling that the plan settles to, with the Euclidean distances themselves."""
+    """L + ε KL of the coupling that the plan settles to, with the Euclidean distances
+    themselves."""
     a, b = (np.asarray(s.measure.weights.cpu(), dtype=np.float64) for s in (x, y))
     points = (s.measure.points.double().cpu().numpy() for s in (x, y))
     cx, cy = (pairwise_distances(p, p) / t for p, t in zip(points, sol.scale, strict=True))

@@ -1,8 +1,8 @@
 """What the paper's experiments run: sizes, costs and solvers.
 
-Solvers run with the paper's settings: ε = 1e-3, D = 20, radius 1, from Γ = 0; a hundred Sinkhorn steps unless stated otherwise,
-standard for Entropic-GW and Quadratic-LowRank-GW, symmetrized for the others; they stop when the energy changes by less than
-1e-5.
+Solvers run with the paper's settings: ε = 1e-3, D = 20, radius 1, from Γ = 0; a hundred Sinkhorn
+steps unless stated otherwise, standard for Entropic-GW and Quadratic-LowRank-GW, symmetrized for
+the others; they stop when the energy changes by less than 1e-5.
 """
 
 from __future__ import annotations
@@ -15,7 +15,15 @@ import gromap
 from gromap import Loop, Sinkhorn
 
 EPSILON, DIM = 1e-3, 20
-CLOUDS = ("human", "tetrahedra", "spheres", "3-D Gaussians", "2-D Gaussians", "tetrahedron-cuboid", "tetrahedron-sphere")
+CLOUDS = (
+    "human",
+    "tetrahedra",
+    "spheres",
+    "3-D Gaussians",
+    "2-D Gaussians",
+    "tetrahedron-cuboid",
+    "tetrahedron-sphere",
+)
 COSTS: dict[str, Any] = {
     "|x - x'|²": "sqeuclidean",
     "|x - x'|": "euclidean",
@@ -149,7 +157,14 @@ OTHERS: dict[str, Factory] = {
 TABLE: dict[str, Factory] = {**SOLVERS, "Multiscale-GW": lambda loop: gromap.Multiscale(gromap.CntGW(loop), levels=2)}
 DEFAULT = "gromap's default"  # method="auto", init="auto"
 RANKS = (10, 50)  # of the couplings of LowRank-GW
-ORDER = (*TABLE, *OTHERS, "LowRank-GW", *(f"LowRank-GW, rank {rank}" for rank in RANKS), DEFAULT)  # in tables and figures
+# in tables and figures
+ORDER = (
+    *TABLE,
+    *OTHERS,
+    "LowRank-GW",
+    *(f"LowRank-GW, rank {rank}" for rank in RANKS),
+    DEFAULT,
+)
 
 
 def paper_loop(label: str, max_iter: int) -> Loop:

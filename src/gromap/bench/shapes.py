@@ -1,6 +1,7 @@
 """Pairs of shapes, and points on them.
 
-The pair "human" ships with gromap. The others are read from the folder that the environment variable GROMAP_DATA names.
+The pair "human" ships with gromap. The others are read from the folder that the environment
+variable GROMAP_DATA names.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ PAIRS = {  # files of both shapes, in the data folder
     "vertebrae": ("anatomy/T1_vertebra.ply", "anatomy/T7_vertebra.ply"),
 }
 CREDIT = (
-    "Femurs, hips and vessels: BodyParts3D, (c) The Database Center for Life Science licensed under CC Attribution-Share "
+    "Femurs, hips and vessels: BodyParts3D, (c) The Database Center for Life Science licensed under CC "
+    "Attribution-Share "
     "Alike 2.1 Japan."
 )
 
@@ -42,7 +44,8 @@ def data_folder() -> Path:
     folder = Path(os.environ.get("GROMAP_DATA", ""))
     if not (folder / "poses").is_dir():
         raise FileNotFoundError(
-            f"no shapes in {os.environ.get('GROMAP_DATA') or 'GROMAP_DATA, which is not set'}: set GROMAP_DATA to the folder "
+            f"no shapes in {os.environ.get('GROMAP_DATA') or 'GROMAP_DATA, which is not set'}: set GROMAP_DATA to the "
+            f"folder "
             "that holds poses/mh_man_0.ply and its neighbors."
         )
     return folder
@@ -64,9 +67,11 @@ def _mesh(path: Path) -> Mesh:
 
 
 def surface_points(mesh: Mesh, n: int, seed: int, device: torch.device, places: np.ndarray | None = None) -> Tensor:
-    """n points drawn uniformly on a surface, on the device itself; the seed means other points on another device.  (n, 3)
+    """n points drawn uniformly on a surface, on the device itself; the seed means other points
+    on another device.  (n, 3)
 
-    places: coordinates of the vertices to return the points in, as of an embedding in R^8; the draw stays that of the surface.
+    places: coordinates of the vertices to return the points in, as of an embedding in R^8; the draw
+    stays that of the surface.
     """
     generator = torch.Generator(device).manual_seed(seed)
     vertices = torch.as_tensor(mesh.vertices if places is None else places, device=device)

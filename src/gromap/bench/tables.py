@@ -10,13 +10,18 @@ from gromap.bench.jobs import Records
 from gromap.bench.parts import Table
 from gromap.bench.settings import ORDER
 
-FAMILY = {"Kernel-GW": "Entropic-GW", "ProximalKernel-GW": "Proximal-GW"}  # the others know the costs up to a rank of their own
+# the others know the costs up to a rank of their own
+FAMILY = {
+    "Kernel-GW": "Entropic-GW",
+    "ProximalKernel-GW": "Proximal-GW",
+}
 SAMPLES = 200  # times at which curves are averaged
 SETTLED = 0.02  # misplaced mass up to which an energy may serve as a reference
 
 
 def match_table(records: Records) -> Table:
-    """One row for each pair and size: those that were run, then those of which the memory was predicted."""
+    """One row for each pair and size: those that were run, then those of which the memory was
+    predicted."""
     solvers = sorted({key[2] for key in records}, key=ORDER.index)
     cases = {key[:2]: r for key, r in records.items()}
     order = sorted(cases, key=lambda c: (not cases[c]["run"], c[0] != "human", int(c[1]), c[0]))
@@ -25,9 +30,12 @@ def match_table(records: Records) -> Table:
         cells = [match_cell(records[pair, n, s]) if (pair, n, s) in records else "" for s in solvers]
         rows.append([pair, "geodesic" if cases[pair, n]["geodesic"] else "straight", f"{int(n):,}", *cells])
     note = (
-        "Seconds, embedding and search included, of short runs the median; then GW_ε in features of 20 axes, after one step "
-        "with Sinkhorn run to its end, since plans that miss their marginals look better than they are; in brackets the mass "
-        "that the solver itself left misplaced. Mem.: predicted not to fit, not tried; a size in brackets: what a run would "
+        "Seconds, embedding and search included, of short runs the median; then GW_ε in features of 20 axes, after "
+        "one step "
+        "with Sinkhorn run to its end, since plans that miss their marginals look better than they are; in brackets "
+        "the mass "
+        "that the solver itself left misplaced. Mem.: predicted not to fit, not tried; a size in brackets: what a run "
+        "would "
         "take, predicted; >: stopped before it had settled. All start from Γ = 0 but the last column, which is "
         "gromap.solve(x, y): a global search, then the solver that it chooses."
     )
@@ -39,7 +47,8 @@ def match_cell(record: dict[str, Any]) -> str:
 
     >>> match_cell({"fits": False, "memory": 3 * 2**40})
     'Mem. (3,072 GiB)'
-    >>> match_cell({"fits": True, "memory": 1, "seconds": 61.0, "status": "STOPPED", "energy": 0.5, "marginal_error": 0.01})
+    >>> record = {"fits": True, "memory": 1, "seconds": 61.0, "status": "STOPPED"}
+    >>> match_cell(record | {"energy": 0.5, "marginal_error": 0.01})
     '> 61.0 s, 0.50000 (1e-02)'
     """
     if not record["fits"]:
@@ -74,7 +83,8 @@ def texture_table(records: Records) -> Table:
 
 
 def reference(records: Records, solver: str, seed: str) -> float:
-    """The lowest last energy, in the same costs and from the same seed, of a run whose plan is nearly a coupling."""
+    """The lowest last energy, in the same costs and from the same seed, of a run whose plan is
+    nearly a coupling."""
     mine = [r for key, r in records.items() if (family(key[0]), key[3]) == (family(solver), seed)]
     ends = [(r["energy"][-1], r["marginal_error"][-1]) for r in mine if np.isfinite(r["energy"][-1])]
     good = [energy for energy, error in ends if error <= SETTLED]
@@ -87,9 +97,11 @@ def family(solver: str) -> str:
 
 
 def average(runs: list[dict[str, Any]]) -> tuple[np.ndarray, np.ndarray]:
-    """Seconds and energies, averaged over runs at equal times; a run that has ended stays where it ended.
+    """Seconds and energies, averaged over runs at equal times; a run that has ended stays where
+    it ended.
 
-    >>> average([{"seconds": [1, 4], "energy": [9, 3]}, {"seconds": [1, 2], "energy": [5, 1]}])[1][[0, -1]]
+    >>> runs = [{"seconds": [1, 4], "energy": [9, 3]}, {"seconds": [1, 2], "energy": [5, 1]}]
+    >>> average(runs)[1][[0, -1]]
     array([7., 2.])
     """
     if len(runs) == 1:
@@ -104,7 +116,8 @@ def seeds(records: Records) -> list[str]:
 
 
 def curve_table(records: Records) -> Table:
-    """The last energy over the reference, and the mass that is misplaced then, averaged over seeds."""
+    """The last energy over the reference, and the mass that is misplaced then, averaged over
+    seeds."""
     rows = [["solver", "updates", *budgets(records)]]
     for solver, update in panels(records):
         cells = []
@@ -114,7 +127,9 @@ def curve_table(records: Records) -> Table:
             error = [r["marginal_error"][-1] for r in runs.values()]
             cells.append(f"{np.mean(energy):.2f} ({np.mean(error):.0e})" if runs else "")
         rows.append([solver, update, *cells])
-    note = f"Last energy over the lowest of a run, in the same costs, that misplaces less than {SETTLED:.0%} of the mass"
+    note = (
+        f"Last energy over the lowest of a run, in the same costs, that misplaces less than {SETTLED:.0%} of the mass"
+    )
     return Table(rows, f"{note}; in brackets what it misplaces{_over(records)}.")
 
 

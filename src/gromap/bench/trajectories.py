@@ -1,4 +1,5 @@
-"""Fig. convergencebias: the steps of solvers in the plane of all linear maps Γ between a cloud on a line and one in a plane."""
+"""Fig. convergencebias: the steps of solvers in the plane of all linear maps Γ between a cloud
+on a line and one in a plane."""
 
 from __future__ import annotations
 
@@ -30,16 +31,21 @@ def spaces() -> tuple[Space, Space]:
     """Two clumps on a line and two in a plane, with squared distances: Γ is a pair of numbers."""
     rng = np.random.default_rng(0)
     x = np.concatenate([rng.normal(-1.0, 0.2, size=20), rng.normal(0.5, 0.3, size=40)])[:, None]
-    y = np.concatenate([rng.normal([-1.0, 0.0], [0.2, 0.3], size=(20, 2)), rng.normal([0.5, 0.2], [0.3, 0.5], size=(40, 2))])
+    y = np.concatenate(
+        [rng.normal([-1.0, 0.0], [0.2, 0.3], size=(20, 2)), rng.normal([0.5, 0.2], [0.3, 0.5], size=(40, 2))]
+    )
     turn = np.array([[np.cos(0.6), np.sin(0.6)], [-np.sin(0.6), np.cos(0.6)]])
     return Space(x, cost="sqeuclidean"), Space(y @ turn, cost="sqeuclidean")
 
 
 def trajectories(sizes: Sizes, device: torch.device) -> Iterator[Job]:
-    """The energy as a function of Γ; and Γ after each outer step from π = α⊗β, for several numbers of Sinkhorn steps."""
+    """The energy as a function of Γ; and Γ after each outer step from π = α⊗β, for several
+    numbers of Sinkhorn steps."""
     yield Job("trajectories", "energy", ground)
     for (solver, update), inner in itertools.product(KINDS, INNER):
-        yield Job("trajectories", f"{solver}/{update}/{inner}", lambda s=solver, u=update, n=inner: {"path": path(s, u, n)})
+        yield Job(
+            "trajectories", f"{solver}/{update}/{inner}", lambda s=solver, u=update, n=inner: {"path": path(s, u, n)}
+        )
 
 
 def ground() -> dict[str, Any]:
@@ -53,7 +59,8 @@ def ground() -> dict[str, Any]:
 
 
 def path(solver: str, update: Any, inner: int) -> list[list[float]]:
-    """Γ_0, Γ_1, ...: lines 1 to 3 of the outer loop (solvers/loop.py), whatever the energy does.  (STEPS + 1, 2)"""
+    """Γ_0, Γ_1, ...: lines 1 to 3 of the outer loop (solvers/loop.py), whatever the energy does.
+    (STEPS + 1, 2)"""
     pair = Pair.of(*spaces(), epsilon=EPS)
     p = KernelProblem(pair, centered=solver == "Kernel-GW")
     left, right = pair.features

@@ -1,6 +1,8 @@
-"""The command line: `gromap match A B`, `landscape A B`, `pairwise FOLDER`, `barycenter A B C`, `view RESULT`, `bench`, `demo`.
+"""The command line: `gromap match A B`, `landscape A B`, `pairwise FOLDER`, `barycenter A B C`,
+`view RESULT`, `bench`, `demo`.
 
-Errors that the user can fix end with exit code 2 and one line on stderr; Ctrl-C ends with 130 and keeps what is finished.
+Errors that the user can fix end with exit code 2 and one line on stderr; Ctrl-C ends with 130 and
+keeps what is finished.
 """
 
 from __future__ import annotations

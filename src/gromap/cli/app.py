@@ -39,17 +39,18 @@ def _version(asked: bool) -> None:
 
 @app.callback()
 def gromap_command(
-    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
 ) -> None:
     """Match shapes and point clouds by Gromov-Wasserstein.
 
     \b
-    gromap match dog_0.ply dog_1.ply          # maps, colored meshes and a page to look at
-    gromap match a.obj b.ply --transfer texture --landmarks pairs.txt
-    gromap landscape dog_0.ply dog_1.ply      # all the ways they match
-    gromap pairwise bones/                    # a matrix of distances
-    gromap barycenter T1.ply T7.ply           # a shape between them
-    gromap bench                              # how fast this machine is; `gromap bench paper` runs the paper's experiments
+    gromap match dog_0.ply dog_1.ply          # maps, colored meshes and a page to look at gromap
+    match a.obj b.ply --transfer texture --landmarks pairs.txt gromap landscape dog_0.ply dog_1.ply
+    # all the ways they match gromap pairwise bones/                    # a matrix of distances
+    gromap barycenter T1.ply T7.ply           # a shape between them gromap bench
+    # how fast this machine is; `gromap bench paper` runs the paper's experiments
     """
 
 
@@ -68,7 +69,10 @@ def match(
         bool, typer.Option("--chirality", help="Of nearly equal matches prefer one that keeps left and right apart.")
     ] = False,
     transfer: Annotated[
-        str, typer.Option(help="What to carry over: colors, texture, or a .npy file, floats or labels, one per vertex of A.")
+        str,
+        typer.Option(
+            help="What to carry over: colors, texture, or a .npy file, floats or labels, one per vertex of A."
+        ),
     ] = "colors",
     out: Out = None,
     truth: Annotated[
@@ -143,7 +147,8 @@ def pairwise(
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Compare all shapes of a folder: a symmetric matrix of GW values, of which the root is a distance.
+    """Compare all shapes of a folder: a symmetric matrix of GW values, of which the root is a
+    distance.
 
     If interrupted, call it again to go on.
 
@@ -157,10 +162,12 @@ def pairwise(
 @app.command()
 def barycenter(
     shapes: Annotated[
-        list[Path], typer.Argument(metavar="A B [C ...]", help="Meshes or clouds, in any of the formats of `gromap match`.")
+        list[Path],
+        typer.Argument(metavar="A B [C ...]", help="Meshes or clouds, in any of the formats of `gromap match`."),
     ],
     weights: Annotated[
-        str | None, typer.Option(metavar="NUMBERS", help="Of the shapes, with commas between; by default all are equal.")
+        str | None,
+        typer.Option(metavar="NUMBERS", help="Of the shapes, with commas between; by default all are equal."),
     ] = None,
     points: Annotated[
         int | None,
@@ -170,13 +177,16 @@ def barycenter(
     cost: Annotated[
         str,
         typer.Option(
-            help="euclidean, sqeuclidean, power:0.5, gaussian:0.3, ...; a free cloud has no surface, and so no geodesic cost."
+            help="euclidean, sqeuclidean, power:0.5, gaussian:0.3, ...; a free cloud has no surface, and so no "
+            "geodesic cost."
         ),
     ] = "euclidean",
     epsilon: Annotated[float, typer.Option(help="Blur, for shapes of radius 1; smaller is sharper and slower.")] = 1e-2,
     aligned: Annotated[
         bool,
-        typer.Option("--aligned", help="The shapes lie in one pose: match them from nearest points, and not by a search."),
+        typer.Option(
+            "--aligned", help="The shapes lie in one pose: match them from nearest points, and not by a search."
+        ),
     ] = False,
     surface: Annotated[
         bool, typer.Option("--surface", help="Write a closed surface through the points; needs gromap[poisson].")
@@ -188,12 +198,15 @@ def barycenter(
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Find a shape between others: a free cloud of points that is as close as can be to all of them, in GW distance.
+    """Find a shape between others: a free cloud of points that is as close as can be to all of
+    them, in GW distance.
 
-    Points are drawn evenly on each shape. The cloud starts from those of the shape of the largest weight, in its pose, and
-    flows down the weighted sum of the debiased GW losses. Ctrl-C keeps the best points so far.
+    Points are drawn evenly on each shape. The cloud starts from those of the shape of the largest
+    weight, in its pose, and flows down the weighted sum of the debiased GW losses. Ctrl-C keeps the
+    best points so far.
 
-    GW sees no pose, and its lowest match may turn a bone: use --aligned where the files share their axes.
+    GW sees no pose, and its lowest match may turn a bone: use --aligned where the files share their
+    axes.
 
     \b
     gromap barycenter T1_vertebra.ply T7_vertebra.ply --aligned
@@ -201,9 +214,9 @@ def barycenter(
     gromap barycenter a.ply b.ply --surface --points 2000 --steps 50
 
     \b
-    barycenter.ply           the points, or the surface through them
-    barycenter.png           the shapes in matching colors, the barycenter, the loss of each step; needs gromap[plot]
-    report.json              all numbers
+    barycenter.ply           the points, or the surface through them barycenter.png           the
+    shapes in matching colors, the barycenter, the loss of each step; needs gromap[plot] report.json
+    all numbers
     """
     options = averaging.Options(weights, points, steps, cost, epsilon, aligned, surface, seed, device, force)
     _print(averaging.barycenter(shapes, out, options, Show(quiet)), as_json, quiet)
@@ -230,7 +243,9 @@ def view(
 
 
 @app.command()
-def demo(picture: Annotated[Path, typer.Argument(metavar="PICTURE", help="The PNG file to write.")] = Path("demo.png")) -> None:
+def demo(
+    picture: Annotated[Path, typer.Argument(metavar="PICTURE", help="The PNG file to write.")] = Path("demo.png"),
+) -> None:
     """Match a standing man to a running one, who come with gromap, and draw the result."""
     raise typer.Exit(shipped.main([str(picture)]))
 
@@ -262,7 +277,8 @@ def time_matches(
 def paper(
     full: Annotated[bool, typer.Option("--full", help="The sizes of the paper: for a GPU, hours.")] = False,
     only: Annotated[
-        list[str] | None, typer.Option(metavar="NAMES", help=f"Some experiments, with commas: {', '.join(EXPERIMENTS)}.")
+        list[str] | None,
+        typer.Option(metavar="NAMES", help=f"Some experiments, with commas: {', '.join(EXPERIMENTS)}."),
     ] = None,
     out: PaperOut = None,
     device: BenchDevice = "cpu",
@@ -271,8 +287,8 @@ def paper(
 ) -> None:
     """Run the paper's experiments on solvers, and write report.md and report.html.
 
-    If interrupted, call it again to go on; a file of raw/ that is removed is computed again. Shapes other than
-    the shipped pair are read from $GROMAP_DATA, and left out where they are not.
+    If interrupted, call it again to go on; a file of raw/ that is removed is computed again. Shapes
+    other than the shipped pair are read from $GROMAP_DATA, and left out where they are not.
 
     \b
     gromap bench paper --out build/paper

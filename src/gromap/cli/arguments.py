@@ -12,12 +12,15 @@ B = Annotated[Path, typer.Argument(metavar="B", help="The target, in any of thes
 Cost = Annotated[
     str | None,
     typer.Option(
-        help="geodesic, heat, diffusion, biharmonic, euclidean, sqeuclidean, power:0.5, gaussian:0.3, ...; two with a comma "
+        help="geodesic, heat, diffusion, biharmonic, euclidean, sqeuclidean, power:0.5, gaussian:0.3, ...; two with a "
+        "comma "
         "are for A and for B. "
         "By default geodesic for two meshes, else euclidean."
     ),
 ]
-Epsilon = Annotated[float, typer.Option(help="Blur of the coupling, for shapes of radius 1; smaller is sharper and slower.")]
+Epsilon = Annotated[
+    float, typer.Option(help="Blur of the coupling, for shapes of radius 1; smaller is sharper and slower.")
+]
 Dim = Annotated[int | None, typer.Option(min=1, help="Axes of the embedding; by default 20.")]
 Out = Annotated[
     Path | None,

@@ -70,8 +70,18 @@ def barycenter(paths: Sequence[Path], out: Path | None, options: Options, show: 
             write_mesh(result, place / "barycenter.ply", force=True)
         settings = {"shapes": [str(path) for path in paths]} | asdict(options)
         settings |= {"weights": weights.tolist(), "points": size, "device": device, "gromap": gromap.__version__}
-        facts = {"settings": settings, "unit": unit, "losses": (flow.losses / unit**2).tolist(), "status": flow.status.value}
-        facts |= {"loss": float(flow.losses.min()) / unit**2, "seconds": show.seconds, "folder": str(place), "files": names}
+        facts = {
+            "settings": settings,
+            "unit": unit,
+            "losses": (flow.losses / unit**2).tolist(),
+            "status": flow.status.value,
+        }
+        facts |= {
+            "loss": float(flow.losses.min()) / unit**2,
+            "seconds": show.seconds,
+            "folder": str(place),
+            "files": names,
+        }
         if flow.status is gromap.FlowStatus.INTERRUPTED:
             folder.write_json(place / "report.json", facts | {"files": ["barycenter.ply", "report.json"]})
             raise KeyboardInterrupt(f"the best points of the {len(flow.losses) - 1} steps so far")
@@ -113,16 +123,21 @@ def _flow(
     except gromap.FlowInterrupted as error:
         return error.flow
     if flow.status in (gromap.FlowStatus.NOT_FINITE, gromap.FlowStatus.DIVERGED):
-        raise ValueError(f"the flow overflowed after {len(flow.losses) - 1} steps at --epsilon {options.epsilon:g}: raise it.")
+        raise ValueError(
+            f"the flow overflowed after {len(flow.losses) - 1} steps at --epsilon {options.epsilon:g}: raise it."
+        )
     return flow
 
 
 def _clouds(meshes: Sequence[Mesh], size: int, options: Options) -> list[np.ndarray]:
-    """At most `size` points of each shape, all in 2-D or all in 3-D: flat shapes among others lie at height 0."""
+    """At most `size` points of each shape, all in 2-D or all in 3-D: flat shapes among others
+    lie at height 0."""
     for mesh in meshes:
         if mesh.vertices.shape[1] > 3:
             d = mesh.vertices.shape[1]
-            raise ValueError(f"{mesh.name} has {d} coordinates, and a barycenter is drawn in space: give shapes of 2 or 3.")
+            raise ValueError(
+                f"{mesh.name} has {d} coordinates, and a barycenter is drawn in space: give shapes of 2 or 3."
+            )
     dim = max(2, *(mesh.vertices.shape[1] for mesh in meshes))
     if options.surface and dim < 3:
         raise ValueError("--surface goes through points in space, and these shapes are flat: leave it out.")
@@ -155,9 +170,15 @@ def _surface(flow: gromap.Flow, middle: np.ndarray, sides: np.ndarray | None, pl
 
 
 def _panels(
-    meshes: Sequence[Mesh], weights: np.ndarray, clouds: list[torch.Tensor], middle: torch.Tensor, cost: Any, options: Options
+    meshes: Sequence[Mesh],
+    weights: np.ndarray,
+    clouds: list[torch.Tensor],
+    middle: torch.Tensor,
+    cost: Any,
+    options: Options,
 ) -> tuple[list[Panel], np.ndarray]:
-    """The shapes and then the barycenter, in matching colors, and the frame in which the barycenter is seen.
+    """The shapes and then the barycenter, in matching colors, and the frame in which the
+    barycenter is seen.
 
     Unless they lie in one pose, the shapes are turned as they match the barycenter.
     """

@@ -29,10 +29,14 @@ def match(sizes: Sequence[int], epsilon: float, seed: int, device: str, show: Sh
             records.append(Match("human", n, where, epsilon, seed, RUNS[where.type]).measure())
     rows = [{name: cell for name, cell in row(r).items() if name in COLUMNS} for r in records]
     stopped = [f"{r['n']:,} points: {r['stopped']}" for r in records if "stopped" in r]
-    machine = (
-        f"{facts['device']}, {facts['cores']} cores, torch {facts['torch']}, gromap {facts['gromap']}, epsilon {epsilon:g}"
-    )
-    return {"machine": facts, "epsilon": epsilon, "matches": records, "text": "\n".join([machine, table(rows), *stopped])}
+    versions = f"torch {facts['torch']}, gromap {facts['gromap']}"
+    machine = f"{facts['device']}, {facts['cores']} cores, {versions}, epsilon {epsilon:g}"
+    return {
+        "machine": facts,
+        "epsilon": epsilon,
+        "matches": records,
+        "text": "\n".join([machine, table(rows), *stopped]),
+    }
 
 
 def paper(out: Path | None, full: bool, only: Sequence[str], device: str, show: Show) -> dict[str, Any]:
@@ -43,7 +47,9 @@ def paper(out: Path | None, full: bool, only: Sequence[str], device: str, show: 
     facts = experiments.run(place, "full" if full else "quick", names, where, show.stage)
     lines = [*facts["left_out"]]
     recorded = sum(facts["recorded_seconds"].values())
-    lines.append(f"{facts['runs']} runs, {minutes(facts['seconds'])} in all; the runs on record took {minutes(recorded)}")
+    lines.append(
+        f"{facts['runs']} runs, {minutes(facts['seconds'])} in all; the runs on record took {minutes(recorded)}"
+    )
     return facts | {"text": "\n".join([*lines, *(f"wrote {path}" for path in facts["files"])])}
 
 

@@ -38,7 +38,8 @@ def landscape(paths: tuple[Path, Path], out: Path | None, options: LandscapeOpti
     place = folder.ready(out or Path(f"{source.name}-{target.name}-landscape"), names, options.force)
     with show.stage("embed the shapes") as tell:
         x, y = (
-            inputs.space(z, c, options.dim, options.seed, device, tell) for z, c in zip((source, target), costs, strict=True)
+            inputs.space(z, c, options.dim, options.seed, device, tell)
+            for z, c in zip((source, target), costs, strict=True)
         )
     with show.stage(f"run {options.starts} starts"):
         land = gromap.landscape(x, y, starts=options.starts, epsilon=options.epsilon, seed=options.seed)
@@ -60,9 +61,21 @@ def landscape(paths: tuple[Path, Path], out: Path | None, options: LandscapeOpti
         page = place / "report.html"
         source, target = (replace(mesh, vertices=in_space(mesh.vertices)) for mesh in (source, target))
         write_report(
-            page, source, target, sol, title=title, landscape=land if len(land) > 1 else None, settings=settings, force=True
+            page,
+            source,
+            target,
+            sol,
+            title=title,
+            landscape=land if len(land) > 1 else None,
+            settings=settings,
+            force=True,
         )
-    facts = {"settings": settings, "minima": len(land), "energies": land.energies.tolist(), "basins": land.basins.tolist()}
+    facts = {
+        "settings": settings,
+        "minima": len(land),
+        "energies": land.energies.tolist(),
+        "basins": land.basins.tolist(),
+    }
     facts |= {"continuous": land.continuous, "seconds": show.seconds, "folder": str(place), "files": names}
     folder.write_json(place / "report.json", facts)
     alone = [] if len(land) > 1 else ["one minimum alone: there is no landscape to draw"]
@@ -87,7 +100,9 @@ def pairwise(shapes: Path, out: Path | None, options: PairwiseOptions, show: Sho
         raise NotADirectoryError(f"{shapes} is not a folder: name a folder of meshes.")
     paths = sorted(path for path in shapes.iterdir() if path.suffix.lower() in READERS and path.is_file())
     if len(paths) < 2:
-        raise ValueError(f"{shapes} has {len(paths)} files that could be read: at least 2 are needed, of {', '.join(READERS)}.")
+        raise ValueError(
+            f"{shapes} has {len(paths)} files that could be read: at least 2 are needed, of {', '.join(READERS)}."
+        )
     names = ["distances.npy", "distances.csv", "report.json"]
     place = folder.ready(out or Path(f"{shapes.resolve().name}-pairwise"), names, options.force)
     with show.stage("read the shapes"):
@@ -116,9 +131,17 @@ def pairwise(shapes: Path, out: Path | None, options: PairwiseOptions, show: Sho
     folder.write_text(place / "distances.csv", _table([path.name for path in paths], values))
     settings = {"shapes": [str(path) for path in paths], "cost": options.cost, "epsilon": options.epsilon}
     settings |= {"debias": options.debias, "seed": options.seed}
-    facts = {"settings": settings, "values": values.tolist(), "seconds": show.seconds, "folder": str(place), "files": names}
+    facts = {
+        "settings": settings,
+        "values": values.tolist(),
+        "seconds": show.seconds,
+        "folder": str(place),
+        "files": names,
+    }
     folder.write_json(place / "report.json", facts)
-    return facts | {"text": f"{len(paths)} shapes, {len(paths) * (len(paths) - 1) // 2} pairs\nwrote {place / 'distances.csv'}"}
+    return facts | {
+        "text": f"{len(paths)} shapes, {len(paths) * (len(paths) - 1) // 2} pairs\nwrote {place / 'distances.csv'}"
+    }
 
 
 def _table(names: list[str], values: np.ndarray) -> str:

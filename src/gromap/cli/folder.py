@@ -1,4 +1,5 @@
-"""The folder of results: checked before the long work; nothing is replaced unless forced; files are written atomically."""
+"""The folder of results: checked before the long work; nothing is replaced unless forced; files
+are written atomically."""
 
 from __future__ import annotations
 
@@ -24,7 +25,9 @@ def ready(folder: Path, names: Iterable[str], force: bool) -> Path:
         raise NotADirectoryError(f"{folder} is a file: choose another folder with --out.")
     there = [name for name in names if (folder / name).exists()]
     if there and not force:
-        raise FileExistsError(f"{folder} already has {', '.join(there)}: choose another --out, or --force to replace them.")
+        raise FileExistsError(
+            f"{folder} already has {', '.join(there)}: choose another --out, or --force to replace them."
+        )
     if any((folder / name).is_dir() for name in there):
         raise IsADirectoryError(f"{folder} has a folder where {there[0]} would go: choose another --out.")
     try:
@@ -37,7 +40,8 @@ def ready(folder: Path, names: Iterable[str], force: bool) -> Path:
 
 @contextmanager
 def keeping(folder: Path, names: Sequence[str]) -> Iterator[None]:
-    """Raise `KeptResults` on Ctrl-C if some of these files were written; those left from an earlier run are then removed.
+    """Raise `KeptResults` on Ctrl-C if some of these files were written; those left from an
+    earlier run are then removed.
 
     The message of the KeyboardInterrupt, if it has one, says what the files hold.
     """

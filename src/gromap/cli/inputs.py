@@ -29,15 +29,20 @@ def read(path: Path) -> Mesh:
 
 
 def costs(text: str | None, meshes: Sequence[Mesh]) -> list[Any]:
-    """The cost of each mesh: a name or a family, "power:0.5", for all, or one for each, separated by commas."""
+    """The cost of each mesh: a name or a family, "power:0.5", for all, or one for each,
+    separated by commas."""
     names = text.split(",") if text else [auto_cost(meshes)]
     if len(names) == 1:
         names *= len(meshes)
     if len(names) != len(meshes):
-        raise ValueError(f"--cost is one cost for all {len(meshes)} shapes, or one for each with commas between, got {text!r}.")
+        raise ValueError(
+            f"--cost is one cost for all {len(meshes)} shapes, or one for each with commas between, got {text!r}."
+        )
     for name, mesh in zip(names, meshes, strict=True):
         if name in METHODS and not len(mesh.faces):
-            raise ValueError(f"{mesh.name} is a cloud, without faces, and --cost {name} needs a surface: use --cost euclidean.")
+            raise ValueError(
+                f"{mesh.name} is a cloud, without faces, and --cost {name} needs a surface: use --cost euclidean."
+            )
     return [_cost(name) for name in names]
 
 
@@ -47,9 +52,13 @@ def free_cost(name: str) -> Any:
     if "," in name:
         raise ValueError(f"--cost is one cost for all shapes and for the barycenter, got {name!r}.")
     if name in METHODS:
-        raise ValueError(f"--cost {name} runs along faces, and the points of a barycenter have none: use --cost euclidean.")
+        raise ValueError(
+            f"--cost {name} runs along faces, and the points of a barycenter have none: use --cost euclidean."
+        )
     if name in NAMES and name not in free:
-        raise ValueError(f"--cost {name} needs points of its own space, and a barycenter moves freely: use --cost euclidean.")
+        raise ValueError(
+            f"--cost {name} needs points of its own space, and a barycenter moves freely: use --cost euclidean."
+        )
     return _cost(name, [*free, *(f"{family}:NUMBER" for family in FAMILIES)])
 
 
@@ -68,7 +77,12 @@ def _cost(name: str, known: Sequence[str] = KNOWN) -> Any:
 def space(mesh: Mesh, cost: Any, dim: int | None, seed: int, device: str, tell: Tell) -> gromap.Space:
     """The mesh as a space, embedded."""
     made = gromap.Space.from_mesh(
-        mesh, cost=cost, dim=dim or "auto", seed=seed, device=device, callback=lambda event: tell(f"{mesh.name}, {event}")
+        mesh,
+        cost=cost,
+        dim=dim or "auto",
+        seed=seed,
+        device=device,
+        callback=lambda event: tell(f"{mesh.name}, {event}"),
     )
     tell(f"{mesh.name}, kernel PCA")
     made.embedding  # noqa: B018 - computed here

@@ -59,7 +59,8 @@ def match(paths: tuple[Path, Path], out: Path | None, options: Options, show: Sh
 
     with show.stage("embed the shapes") as tell:
         x, y = (
-            inputs.space(z, c, options.dim, options.seed, device, tell) for z, c in zip((source, target), costs, strict=True)
+            inputs.space(z, c, options.dim, options.seed, device, tell)
+            for z, c in zip((source, target), costs, strict=True)
         )
     with folder.keeping(place, names):
         with show.stage("match") as tell:
@@ -96,7 +97,9 @@ def match(paths: tuple[Path, Path], out: Path | None, options: Options, show: Sh
             )
         facts = _facts(sol, measured, settings) | {"seconds": show.seconds, "folder": str(place), "files": names}
         folder.write_json(place / "report.json", facts)
-    return facts | {"text": "\n".join([str(sol), *([str(measured)] if measured else []), f"wrote {place / 'report.html'}"])}
+    return facts | {
+        "text": "\n".join([str(sol), *([str(measured)] if measured else []), f"wrote {place / 'report.html'}"])
+    }
 
 
 def _check_chirality(options: Options, source: Mesh, target: Mesh) -> None:
@@ -105,7 +108,8 @@ def _check_chirality(options: Options, source: Mesh, target: Mesh) -> None:
     for mesh in (source, target):
         if mesh.vertices.shape[1] != 3:
             raise ValueError(
-                f"--chirality needs points in space, and {mesh.name} has {mesh.vertices.shape[1]} coordinates: leave it out."
+                f"--chirality needs points in space, and {mesh.name} has {mesh.vertices.shape[1]} coordinates: leave "
+                f"it out."
             )
 
 
@@ -132,14 +136,18 @@ class Transfer:
         if text == "texture":
             for mesh in (source, target):
                 if not len(mesh.faces):
-                    raise ValueError(f"{mesh.name} is a cloud, which has no faces to put a texture on: use --transfer colors.")
+                    raise ValueError(
+                        f"{mesh.name} is a cloud, which has no faces to put a texture on: use --transfer colors."
+                    )
             return cls("texture", ("source.glb", "target.glb"))
         shapes = ("source.ply", "target.ply")
         if text in ("colors", "colours"):
             return cls("colors", shapes)
         path, n = Path(text), len(source.vertices)
         if path.suffix.lower() != ".npy":
-            raise ValueError(f"--transfer is colors, texture or a .npy file with a value for each source vertex, got {text!r}.")
+            raise ValueError(
+                f"--transfer is colors, texture or a .npy file with a value for each source vertex, got {text!r}."
+            )
         if not path.is_file():
             raise FileNotFoundError(f"there is no file {path} to carry over: check its name.")
         values = np.load(path, allow_pickle=False)
@@ -194,7 +202,12 @@ def _settings(paths: tuple[Path, Path], options: Options, device: str) -> dict[s
 
 
 def _facts(sol: gromap.Solution, measured: Quality | None, settings: dict[str, Any]) -> dict[str, Any]:
-    facts: dict[str, Any] = {"settings": settings, "points": list(sol.plan.shape), "value": sol.value, "value_gw": sol.value_gw}
+    facts: dict[str, Any] = {
+        "settings": settings,
+        "points": list(sol.plan.shape),
+        "value": sol.value,
+        "value_gw": sol.value_gw,
+    }
     facts |= {"epsilon": sol.epsilon, "scale": list(sol.scale), "marginal_error": sol.plan.marginal_error}
     facts |= {"converged": sol.converged, "status": sol.status.value}
     facts["stats"] = sol.stats.facts()

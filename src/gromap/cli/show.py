@@ -22,7 +22,8 @@ class Show:
 
     @contextmanager
     def stage(self, name: str, lines: bool = False) -> Iterator[Tell]:
-        """Run a stage; call what it yields to show how far it is.  lines: print a line each time where stderr is a file."""
+        """Run a stage; call what it yields to show how far it is.  lines: print a line each time
+        where stderr is a file."""
         begin, lines = time.perf_counter(), lines and not self.console.is_terminal
         with self.console.status(f"{name} ...") as status:
             yield lambda event: self.console.print(f"{name}: {event}") if lines else status.update(f"{name}: {event}")

@@ -1,7 +1,7 @@
 """Sums over all pairs of one cloud's costs, tile by tile: no N x N array.
 
-    cost_apply(cost, x, y, w)       (N, w)   Σ_j c(x_i, y_j) w_j                             kernel PCA, Kernel-Proj
-    cost_gradient(cost, x, a, w)    (N, d)   Σ_k (a_i a_k c_ik + w_ik) ∂c(x_i, x_k)/∂x_i     EGW-Grad
+    cost_apply(cost, x, y, w)     (N, w)  Σ_j c(x_i, y_j) w_j                   Kernel-PCA, -Proj
+    cost_gradient(cost, x, a, w)  (N, d)  Σ_k (a_i a_k c_ik + w_ik) ∂c_ik/∂x_i  EGW-Grad
 
 On a CUDA device the sums of radial costs of float32 points go to a fused kernel.
 """
@@ -54,7 +54,8 @@ def cost_gradient(cost: CostFunction, x: Tensor, a: Tensor, w: Score) -> Tensor:
 
 
 def _radial(cost: Radial, x: Tensor, y: Tensor) -> tuple[Tensor, Pullback]:
-    """The derivative φ'(d) (x - y) / d, coordinate by coordinate, from differences; zero where two points coincide.
+    """The derivative φ'(d) (x - y) / d, coordinate by coordinate, from differences; zero where
+    two points coincide.
 
     Written out: the backward pass of torch.cdist is less precise in float32.
     """

@@ -1,7 +1,9 @@
-"""Leading eigenpairs of kernels (Alg. Kernel-PCA): in block Krylov spaces, or of the whole matrix if it is small.
+"""Leading eigenpairs of kernels (Alg. Kernel-PCA): in block Krylov spaces, or of the whole
+matrix if it is small.
 
-A kernel is K = -½ H C Hᵀ with H = I - 1 aᵀ, or K = -½ C, for the costs C of a measure with weights a, and it is only ever
-applied to blocks of vectors (cost_sums.py). The eigenpairs (θ_d, V_d) are those of A = diag(√a) K diag(√a).
+A kernel is K = -½ H C Hᵀ with H = I - 1 aᵀ, or K = -½ C, for the costs C of a measure with weights
+a, and it is only ever applied to blocks of vectors (cost_sums.py). The eigenpairs (θ_d, V_d) are
+those of A = diag(√a) K diag(√a).
 """
 
 from __future__ import annotations
@@ -20,19 +22,22 @@ SMALL = 512  # up to this size the eigenvectors are computed directly
 OVERSAMPLING = 8
 LEAST = 3  # sweeps from a random start until a first look at the residual
 PACE = 16.0  # by which a sweep shrinks the residual, about: a look takes longer than a sweep over few points
-DOUBT, NOISE = 1e-8, 1e-12  # shares of the norm of A: of columns to look at closely, and of those that are rounding errors
+# shares of the norm of A: of columns to look at closely, and of those that are rounding errors
+DOUBT, NOISE = 1e-8, 1e-12
 
 
 @dataclass(frozen=True)
 class KernelPCA:
-    """Exact kernel PCA: block Krylov sweeps over all pairs until the residuals fall below `tol` times the top eigenvalue."""
+    """Exact kernel PCA: block Krylov sweeps over all pairs until the residuals fall below `tol`
+    times the top eigenvalue."""
 
     tol: float = 1e-9
     max_sweeps: int = 40
 
 
 class Kernel:
-    """-½ H C Hᵀ, or -½ C, applied to blocks of vectors in float64; one sweep over all pairs per call."""
+    """-½ H C Hᵀ, or -½ C, applied to blocks of vectors in float64; one sweep over all pairs per
+    call."""
 
     def __init__(self, cost: Cost, points: Tensor, a: Tensor, centered: bool = True):
         self.cost, self.points, self.a, self.root, self.centered = cost, points, a, a.sqrt(), centered
@@ -56,7 +61,8 @@ class Kernel:
         return z - self.a @ z
 
     def leading(self, matrix: Tensor, dim: int) -> tuple[Tensor, Tensor]:
-        """The largest eigenvalues, and their vectors: those that an embedding keeps, or the largest in magnitude."""
+        """The largest eigenvalues, and their vectors: those that an embedding keeps, or the
+        largest in magnitude."""
         theta, v = torch.linalg.eigh(matrix)
         order = (theta if self.centered else theta.abs()).argsort(descending=True)[:dim]
         return theta[order], v[:, order]
@@ -91,7 +97,8 @@ def eigenpairs(kernel: Kernel, dim: int, method: KernelPCA, generator: torch.Gen
 
 
 def krylov(kernel: Kernel, guess: Tensor, dim: int, tol: float, max_sweeps: int, least: int) -> Eigenpairs:
-    """Rayleigh-Ritz in the block Krylov space span{Q, AQ, A²Q, ...}; one sweep over all pairs per block.
+    """Rayleigh-Ritz in the block Krylov space span{Q, AQ, A²Q, ...}; one sweep over all pairs
+    per block.
 
     least: sweeps before the first look at the residual.
     """
@@ -122,9 +129,11 @@ def _further(residual: float, tol: float) -> int:
 
 
 def _beyond(basis: Tensor, block: Tensor, top: Tensor) -> Tensor:
-    """An orthonormal basis of what a block adds to a space, but for columns that are rounding errors of A, of norm `top`.
+    """An orthonormal basis of what a block adds to a space, but for columns that are rounding
+    errors of A, of norm `top`.
 
-    A smooth kernel has few eigenvalues above them, and noise, scaled up, would not be orthogonal to the basis.
+    A smooth kernel has few eigenvalues above them, and noise, scaled up, would not be orthogonal to
+    the basis.
     """
     for _ in range(2):  # twice is enough
         block = block - basis @ (basis.mT @ block)

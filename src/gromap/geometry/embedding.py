@@ -1,15 +1,18 @@
-"""Embeddings X_i with |X_i - X_j|² = c(x_i, x_j): weighted kernel PCA (Alg. Kernel, Kernel-PCA, Kernel-Proj).
+"""Embeddings X_i with |X_i - X_j|² = c(x_i, x_j): weighted kernel PCA (Alg. Kernel, Kernel-PCA,
+Kernel-Proj).
 
-The centered kernel is K = -½ H C Hᵀ with H = I - 1 aᵀ: no base point is needed. With the eigenpairs (θ_d, V_d) of
-A = diag(√a) K diag(√a),
+The centered kernel is K = -½ H C Hᵀ with H = I - 1 aᵀ: no base point is needed. With the eigenpairs
+(θ_d, V_d) of A = diag(√a) K diag(√a),
 
-    X = K diag(√a) V / √θ        features, centered, with covariance diag(θ); also defined where a_i = 0
-    X(x) = -½ c(x, ·) B + shift  Kernel-Proj, with B = diag(√a) V / √θ: the same map for old and for new points
+    X = K diag(√a) V / √θ        centered features, covariance diag(θ); also defined where a_i = 0
+    X(x) = -½ c(x, ·) B + shift  Kernel-Proj, with B = diag(√a) V / √θ: the same map for old and for
+    new points
 
-Without the centring, K = -½ C has eigenvalues of both signs: `signed_factors` keeps the largest in magnitude, for any cost.
+Without the centring, K = -½ C has eigenvalues of both signs: `signed_factors` keeps the largest in
+magnitude, for any cost.
 
-The eigenpairs are found by block Krylov iterations (eigen.py), from a random start, or from a Nyström embedding of a few
-landmarks.
+The eigenpairs are found by block Krylov iterations (eigen.py), from a random start, or from a
+Nyström embedding of a few landmarks.
 """
 
 from __future__ import annotations
@@ -32,10 +35,12 @@ CUTOFF = 1e-13  # eigenvalues below this share of the largest are rounding error
 
 @dataclass(frozen=True)
 class Nystrom:
-    """Kernel PCA of some landmarks, extended to all points, then refined by `refine` exact sweeps over all pairs, or more.
+    """Kernel PCA of some landmarks, extended to all points, then refined by `refine` exact
+    sweeps over all pairs, or more.
 
-    `choice`: "random" draws landmarks by weight, "farthest" spreads them. With `refine=0` the cost is linear in N; else sweeps
-    go on where landmarks were so bad a choice that residuals are above 1 % of the top eigenvalue.
+    `choice`: "random" draws landmarks by weight, "farthest" spreads them. With `refine=0` the cost
+    is linear in N; else sweeps go on where landmarks were so bad a choice that residuals are above
+    1 % of the top eigenvalue.
     """
 
     landmarks: int = 2000
@@ -69,7 +74,8 @@ class Embedding:
 
 
 def embed(cost: Cost, measure: Measure, dim: int | float, method: Method, seed: int = 0) -> Embedding:
-    """Embed a measure in `dim` axes, or in as many as explain the share `dim` of the variance (a float below 1)."""
+    """Embed a measure in `dim` axes, or in as many as explain the share `dim` of the variance (a
+    float below 1)."""
     if isinstance(cost, Power) and cost.p == 2:
         return _linear(measure, dim)
     if isinstance(dim, int):
@@ -85,7 +91,8 @@ def embed(cost: Cost, measure: Measure, dim: int | float, method: Method, seed: 
 
 
 def negative_mass(cost: Cost, measure: Measure, sample: int = 512, seed: int = 0) -> float:
-    """The share of negative eigenvalues in Σ|θ|, zero for a CNT cost; on at most `sample` points."""
+    """The share of negative eigenvalues in Σ|θ|, zero for a CNT cost; on at most `sample`
+    points."""
     support = measure.support
     if len(support) > sample:
         generator = own_generator(seed)
@@ -105,13 +112,16 @@ class Factors(NamedTuple):
 
 
 def signed_factors(cost: Cost, measure: Measure, dim: int, seed: int = 0) -> Factors:
-    """The best symmetric approximation of rank `dim` to the cost, in the metric of the weights; no need for it to be CNT."""
+    """The best symmetric approximation of rank `dim` to the cost, in the metric of the weights;
+    no need for it to be CNT."""
     a = measure.weights.double()
     kernel = Kernel(cost, measure.points, a, centered=False)
     theta, _, image, _ = eigenpairs(kernel, dim, KernelPCA(tol=1e-6), own_generator(seed))
     kept = theta.abs() > CUTOFF * len(a) * theta.abs().max()
     values = image * torch.where(kept, theta.abs().clamp(min=1e-300).rsqrt(), 0.0)
-    total = 0.25 * float(a @ cost_apply(lambda x, y: cost(x, y).square(), measure.points, measure.points, a[:, None])[:, 0])
+    total = 0.25 * float(
+        a @ cost_apply(lambda x, y: cost(x, y).square(), measure.points, measure.points, a[:, None])[:, 0]
+    )
     missed = 1 - float(theta.square().sum()) / total if total > 0 else 0.0
     return Factors(values, torch.where(theta < 0, -1.0, 1.0).to(values), max(0.0, missed) ** 0.5)
 
@@ -161,7 +171,8 @@ def _kernel_pca(cost: Cost, measure: Measure, dim: int, method: Method, seed: in
 
 
 def _finish(kernel: Kernel, theta: Tensor, v: Tensor, image: Tensor, residual: float) -> Embedding:
-    """Features K diag(√a) V / √θ, with signs fixed by the third moments: they do not depend on the order of the points."""
+    """Features K diag(√a) V / √θ, with signs fixed by the third moments: they do not depend on
+    the order of the points."""
     kept = theta > CUTOFF * len(v) * theta.abs().max()
     inverse = torch.where(kept, theta.clamp(min=1e-300).rsqrt(), 0.0)
     features = image * inverse
@@ -181,7 +192,9 @@ def _finish(kernel: Kernel, theta: Tensor, v: Tensor, image: Tensor, residual: f
     return Embedding(features - mean, torch.where(kept, theta, 0.0), variance, residual, project)
 
 
-def _landmark_embedding(cost: Cost, measure: Measure, dim: int, method: Nystrom, generator: torch.Generator) -> Embedding:
+def _landmark_embedding(
+    cost: Cost, measure: Measure, dim: int, method: Nystrom, generator: torch.Generator
+) -> Embedding:
     """Exact kernel PCA of the landmarks, each carrying the mass of the points nearest to it."""
     points, a = measure.points, measure.weights.double()
     count = min(method.landmarks, len(measure.support))
@@ -204,7 +217,8 @@ def _landmark_embedding(cost: Cost, measure: Measure, dim: int, method: Nystrom,
 
 
 def _recenter(coarse: Embedding, measure: Measure) -> Embedding:
-    """The landmark embedding on all points: centered and turned to the principal axes of the whole measure.
+    """The landmark embedding on all points: centered and turned to the principal axes of the
+    whole measure.
 
     Its variance is that of the landmarks: the exact one would take a sweep over all pairs.
     """
@@ -217,7 +231,8 @@ def _recenter(coarse: Embedding, measure: Measure) -> Embedding:
 
 
 def _linear(measure: Measure, dim: int | float) -> Embedding:
-    """Squared Euclidean costs: the centered points themselves, or their leading principal axes if `dim` asks for fewer."""
+    """Squared Euclidean costs: the centered points themselves, or their leading principal axes
+    if `dim` asks for fewer."""
     x, a = measure.points.double(), measure.weights.double()
     mean = a @ x
     covariance = (x - mean).mT @ (a[:, None] * (x - mean))

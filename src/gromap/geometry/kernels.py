@@ -1,8 +1,10 @@
 # pyright: reportCallIssue=false, reportArgumentType=false, reportOptionalMemberAccess=false, reportIndexIssue=false, reportGeneralTypeIssues=false, reportOperatorIssue=false
-"""Fused kernels for clouds on a GPU: sums of radial costs (Kernel-PCA, Kernel-Proj), and farthest points (Coarsen).
+"""Fused kernels for clouds on a GPU: sums of radial costs (Kernel-PCA, Kernel-Proj), and
+farthest points (Coarsen).
 
-cost_apply   out_i = Σ_j φ(|x_i - y_j|) w_j     a program owns rows I and some columns of W, and walks over all j
-farthest     i_t   = argmax_i min_{s<t} |x_i - x_{i_s}|    one program, which waits for no launches
+cost_apply   out_i = Σ_j φ(|x_i - y_j|) w_j     a program owns rows I and some columns of W, and
+walks over all j farthest     i_t   = argmax_i min_{s<t} |x_i - x_{i_s}|    one program, which waits
+for no launches
 """
 
 from __future__ import annotations
@@ -18,7 +20,8 @@ AXES = 4  # of a cloud that are read together, for farthest points
 
 
 def cost_apply(kind: str, parameter: float, x: Tensor, y: Tensor, w: Tensor) -> Tensor:
-    """Σ_j c(x_i, y_j) w_j for a radial cost: |x - y|^p, or a Gaussian or exponential kernel of width σ.  (N, w)"""
+    """Σ_j c(x_i, y_j) w_j for a radial cost: |x - y|^p, or a Gaussian or exponential kernel of
+    width σ.  (N, w)"""
     columns = w.shape[-1]
     out = torch.empty(len(x), columns, device=x.device)
     kind = "euclidean" if (kind, parameter) == ("power", 1.0) else kind
@@ -44,9 +47,23 @@ def farthest(x: Tensor, k: int) -> Tensor:
 
 @triton.jit(do_not_specialize=["n", "m", "dims", "columns"])
 def cost_kernel(
-    X, Y, W, OUT, n, m, dims, columns, scale, power, KIND: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BW: tl.constexpr
+    X,
+    Y,
+    W,
+    OUT,
+    n,
+    m,
+    dims,
+    columns,
+    scale,
+    power,
+    KIND: tl.constexpr,
+    BM: tl.constexpr,
+    BN: tl.constexpr,
+    BW: tl.constexpr,
 ):
-    """Σ_j c(x_i, y_j) w_j for the radial costs, from the differences: exactly zero where x_i = y_j."""
+    """Σ_j c(x_i, y_j) w_j for the radial costs, from the differences: exactly zero where x_i =
+    y_j."""
     rows = tl.program_id(0) * BM + tl.arange(0, BM)
     e = tl.program_id(1) * BW + tl.arange(0, BW)
     rows_in = rows < n
@@ -76,7 +93,8 @@ def cost_kernel(
 
 @triton.jit(do_not_specialize=["n", "k", "axes"])
 def farthest_kernel(X, NEAREST, CHOSEN, n, k, axes, BM: tl.constexpr, STEP: tl.constexpr):
-    """k points, each the farthest from those before, the first from the origin: one program, which waits for no launches.
+    """k points, each the farthest from those before, the first from the origin: one program,
+    which waits for no launches.
 
     X: one axis after the other, which stay in the caches; a multiple of STEP of them.
     """

@@ -1,4 +1,5 @@
-"""Discrete measures α = Σ_i a_i δ_{x_i}, and their coarsening by weighted k-means (Alg. multiscale_dual_kernelpca)."""
+"""Discrete measures α = Σ_i a_i δ_{x_i}, and their coarsening by weighted k-means (Alg.
+multiscale_dual_kernelpca)."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ SEED_OFFSET = 0x6D6170  # added to seeds
 
 
 def own_generator(seed: int, device: torch.device | str = "cpu") -> torch.Generator:
-    """Random numbers for a seed that points are not drawn from: else what we choose among them would depend on where they are.
+    """Random numbers for a seed that points are not drawn from: else what we choose among them
+    would depend on where they are.
 
     >>> points = torch.rand(1000, generator=torch.Generator().manual_seed(0))
     >>> bool(torch.equal(points, torch.rand(1000, generator=own_generator(0))))
@@ -30,7 +32,8 @@ def own_generator(seed: int, device: torch.device | str = "cpu") -> torch.Genera
 
 @dataclass(frozen=True)
 class Measure:
-    """Points and weights that sum to one. Weights may be zero: such points are carried along and receive mass zero."""
+    """Points and weights that sum to one. Weights may be zero: such points are carried along and
+    receive mass zero."""
 
     points: Tensor  # (N, d), or (N, 1) integers for an indexed cost
     weights: Tensor  # (N,)
@@ -50,7 +53,8 @@ class Measure:
 
 
 def farthest_points(gap_to: Callable[[Tensor], Tensor], first: Tensor, k: int) -> Tensor:
-    """Indices of k points, each the farthest from those before; `gap_to(i)` is the distance of all points to point i."""
+    """Indices of k points, each the farthest from those before; `gap_to(i)` is the distance of
+    all points to point i."""
     chosen, nearest = [first], gap_to(first)
     for _ in range(k - 1):
         chosen.append(nearest.argmax())
@@ -93,11 +97,12 @@ def _nearest(x: Tensor, centers: Tensor) -> Tensor:
 
 
 def coarsen(x: Tensor, a: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """At most k cell means and cell masses of a weighted cloud, by k-means. Mass and mean are kept exactly.
+    """At most k cell means and cell masses of a weighted cloud, by k-means. Mass and mean are
+    kept exactly.
 
-    A few cells start from farthest points, and do not depend on the order of the points; many start from points drawn by their
-    weights; where k-means would take longer than the rest of a match, cells come from recursive median cuts. Points without
-    mass are left out.
+    A few cells start from farthest points, and do not depend on the order of the points; many start
+    from points drawn by their weights; where k-means would take longer than the rest of a match,
+    cells come from recursive median cuts. Points without mass are left out.
 
     >>> coarsen(torch.tensor([[0.0], [2.0], [10.0]]), torch.tensor([0.25, 0.25, 0.5]), 2)
     (tensor([[10.],

@@ -1,14 +1,17 @@
-"""Value and gradients of GW_ε at its solution, by the envelope theorem (Alg. egw_grad, egw_grad_kernelpca, EOT-DualLoss).
+"""Value and gradients of GW_ε at its solution, by the envelope theorem (Alg. egw_grad,
+egw_grad_kernelpca, EOT-DualLoss).
 
-The optimal plan π and linear map Γ may be kept fixed while the points and weights move. With p = π |Y|² and Z = π Y,
+The optimal plan π and linear map Γ may be kept fixed while the points and weights move. With p = π
+|Y|² and Z = π Y,
 
-    value      C + 8 |Γ|² + <a, f> + <b, g>          f from g, then g from the new f, for the cost C_Γ
+    value      C + 8 |Γ|² + <a, f> + <b, g> - 8 |Γ - Γ(π)|²       for the potentials of the plan
     ∂/∂x_i     4 Σ_k (a_i a_k c_ik - W_ik) ∂c(x_i, x_k)/∂x_i,    W = π C_Y πᵀ = p aᵀ + a pᵀ - 2 Z Zᵀ
-    ∂/∂a_i     f_i + 2 Σ_k a_k c_ik² - 4 Σ_k c_ik p_k            up to a constant, since the weights sum to one
+    ∂/∂a_i     f_i + 2 Σ_k a_k c_ik² - 4 Σ_k c_ik p_k             up to a constant: Σ a_i = 1
 
-This is what autograd gives for the printed algorithms, worked out: W is dense for KernelGW, of rank E + 2 for CntGW, and the
-costs of X enter exactly in both, tile by tile. (The printed Kernel-Proj differentiates features cut to D axes: at D = 50 it
-misses a quarter of the gradient of a Euclidean cost in the plane, where this misses 0.3 %.)
+This is what autograd gives for the printed algorithms, worked out: W is dense for KernelGW, of rank
+E + 2 for CntGW, and the costs of X enter exactly in both, tile by tile. (The printed Kernel-Proj
+differentiates features cut to D axes: at D = 50 it misses a quarter of the gradient of a Euclidean
+cost in the plane, where this misses 0.3 %.)
 """
 
 from __future__ import annotations
@@ -39,7 +42,8 @@ class SolvedPair(NamedTuple):
 
 
 def solved(pair: Pair, problem: Any, outcome: Outcome) -> SolvedPair:
-    """EOT-DualLoss at the end of the loop, less 8 |Γ - Γ(π)|² as there: an unfinished solve costs a second-order error."""
+    """EOT-DualLoss at the end of the loop, less 8 |Γ - Γ(π)|² as there: an unfinished solve
+    costs a second-order error."""
     plan = finish(problem, outcome)
     f, g = plan.potentials
     gamma, _ = problem.correlate(outcome.gamma, plan.score, plan.u, plan.v)
@@ -49,7 +53,8 @@ def solved(pair: Pair, problem: Any, outcome: Outcome) -> SolvedPair:
 
 
 class Sensitivity(NamedTuple):
-    """How a value depends on one of its spaces while all plans stay as they are; those of one space can be added up."""
+    """How a value depends on one of its spaces while all plans stay as they are; those of one
+    space can be added up."""
 
     quartic: float  # how often Σ c² a a counts
     w: Any  # (N, N) -W, as a low-rank or dense score
@@ -79,14 +84,16 @@ def point_gradient(space: Space, of: Sensitivity) -> Tensor:
     if not bool(torch.isfinite(gradient).all()):
         row = int((~torch.isfinite(gradient)).any(1).nonzero()[0, 0])
         raise ValueError(
-            f"the derivative of the cost of {space.name} is NaN or infinite at point {row}: it must be finite everywhere, also "
+            f"the derivative of the cost of {space.name} is NaN or infinite at point {row}: it must be finite "
+            f"everywhere, also "
             "where two points coincide (torch.cdist is, the square root of a sum of squares is not)."
         )
     return gradient
 
 
 def _squared_norm_gradient(x: Tensor, a: Tensor, quartic: float, w: Any) -> Tensor:
-    """Σ_k (t a_i a_k c_ik + w_ik) 2 (x_i - x_k) for c = |x_i - x_k|², without any pair: all sums are polynomials."""
+    """Σ_k (t a_i a_k c_ik + w_ik) 2 (x_i - x_k) for c = |x_i - x_k|², without any pair: all sums
+    are polynomials."""
     x = x - a @ x
     s = x.square().sum(-1, keepdim=True)
     covariance = x.mT @ (a[:, None] * x)

@@ -1,16 +1,17 @@
-"""Wasserstein gradient flows of GW_ε and SGW_ε (Fig. gradientflow_entropicbias), and barycenters on a free cloud.
+"""Wasserstein gradient flows of GW_ε and SGW_ε (Fig. gradientflow_entropicbias), and barycenters
+on a free cloud.
 
     flow         x_i <- x_i - (τ / a_i) ∂/∂x_i SGW_ε(α, β)                    with momentum
     barycenter   the same for  Σ_k w_k SGW_ε(α, β_k)
 
-Each step is one call of GromovLoss, which continues from the last. A step that raises the loss is taken back and halved.
+Each step is one call of GromovLoss, which continues from the last. A step that raises the loss is
+taken back and halved.
 """
 
 from __future__ import annotations
 
-import itertools
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
@@ -23,8 +24,7 @@ from torch import Tensor
 from gromap import _check
 from gromap._progress import Event
 from gromap._space import Space
-from gromap.geometry.costs import Indexed
-from gromap.geometry.measure import nearest, own_generator
+from gromap.geometry.indexed_costs import Indexed
 from gromap.learn.losses import LOSS_AXES, GromovLoss
 from gromap.solvers.protocol import Callback, Solver
 
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
 HALVINGS = 10  # steps in a row that were taken back, before the flow gives up
 GROWTH = 1.05  # of the step, after one that lowered the loss
-Made = Callable[[Any], GromovLoss]  # from the start of its first match
 RISE = 10.0  # times the first loss, where a flow without step control has diverged
 
 
@@ -44,7 +43,9 @@ class FlowStatus(Enum):
 
     FINISHED = "All steps were taken: take more if the loss still falls."
     CONVERGED = "The loss fell below tol times its start."
-    STALLED = "No step lowers the loss any more: a minimum, or the solver is too coarse; pass a method with finer tolerances."
+    STALLED = (
+        "No step lowers the loss any more: a minimum, or the solver is too coarse; pass a method with finer tolerances."
+    )
     DIVERGED = "The loss rose above ten times its start: lower step, or let the flow control it (adaptive=True)."
     NOT_FINITE = "The loss or its gradient overflowed: raise epsilon, lower step, or pass float64 data."
     STOPPED = "Stopped by the callback."
@@ -78,10 +79,12 @@ class Flow:
         return write_gif(self, Path(path), seconds)
 
     def surface(self, depth: int = 7, neighbors: int = 8, sides: Any = None) -> Mesh:
-        """A closed surface through the points, by screened Poisson reconstruction; needs `pip install 'gromap[poisson]'`.
+        """A closed surface through the points, by screened Poisson reconstruction; needs `pip
+        install 'gromap[poisson]'`.
 
-        Normals come from the nearest points: a thin shape, as a vertebra, takes 1500 points or more.  sides: rough outward
-        directions, (N, 3), such as those of the surface that the flow began on, `gromap.mesh.poisson.normals_at(mesh, start)`.
+        Normals come from the nearest points: a thin shape, as a vertebra, takes 1500 points or
+        more.  sides: rough outward directions, (N, 3), such as those of the surface that the flow
+        began on, `gromap.mesh.poisson.normals_at(mesh, start)`.
         """
         from gromap.mesh.poisson import poisson_surface
 
@@ -89,7 +92,8 @@ class Flow:
 
 
 class FlowInterrupted(KeyboardInterrupt):
-    """Ctrl-C during a flow. `flow` holds the best points so far; `init=error.flow.points` goes on from them."""
+    """Ctrl-C during a flow. `flow` holds the best points so far; `init=error.flow.points` goes
+    on from them."""
 
     def __init__(self, flow: Flow):
         super().__init__("the flow was interrupted; error.flow holds the best points so far.")
@@ -118,22 +122,33 @@ def gradient_flow(
     seed: int = 0,
     callback: Callback | None = None,
 ) -> Flow:
-    """Let the points of X flow down SGW_ε(α, β), or GW_ε(α, β) with debias=False, which ends in clusters.
+    """Let the points of X flow down SGW_ε(α, β), or GW_ε(α, β) with debias=False, which ends in
+    clusters.
 
-    step: how far points move in the first step, in units of the spread of X.  adaptive: halve and grow the step as the loss
-    tells; else it stays.  tol: stop once the loss fell by this factor.  frames: how many to keep, or up to twice as many.
-    callback: called with an `Event` after each step that was kept; return True to stop.  The rest as in `GromovLoss`.
-    Ctrl-C after the first step raises `FlowInterrupted`, whose `flow` is what there is so far.
+    step: how far points move in the first step, in units of the spread of X.  adaptive: halve and
+    grow the step as the loss tells; else it stays.  tol: stop once the loss fell by this factor.
+    frames: how many to keep, or up to twice as many.
+    callback: called with an `Event` after each step that was kept; return True to stop.  The rest
+    as in `GromovLoss`. Ctrl-C after the first step raises `FlowInterrupted`, whose `flow` is what
+    there is so far.
 
     >>> import numpy as np, gromap
     >>> rng = np.random.default_rng(0)
-    >>> flow = gromap.gradient_flow(rng.random((20, 2)), 2 * rng.random((15, 2)), steps=10, epsilon=0.05, init="zero")
+    >>> X, Y = rng.random((20, 2)), 2 * rng.random((15, 2))
+    >>> flow = gromap.gradient_flow(X, Y, steps=10, epsilon=0.05, init="zero")
     >>> flow.points.shape, bool(flow.losses[-1] < 0.3 * flow.losses[0])
     ((20, 2), True)
     """
     dims, start, numpy = _check.pair(dim), _check.points(X, "X"), _check.is_numpy(X)
     loss = GromovLoss(
-        cost=cost, epsilon=epsilon, debias=debias, scale=scale, method=method, dim=(dims[0], "auto"), init=init, seed=seed
+        cost=cost,
+        epsilon=epsilon,
+        debias=debias,
+        scale=scale,
+        method=method,
+        dim=(dims[0], "auto"),
+        init=init,
+        seed=seed,
     )
     weights = _check.weights(a, len(start), "a", "X", start)
     target = Y if isinstance(Y, Space) else _fixed_space(Y, b, loss.cost[1], dims[1], start)  # embedded and solved once
@@ -143,9 +158,9 @@ def gradient_flow(
         value = loss(z, target, weights)
         return float(value.detach()), torch.autograd.grad(value, z)[0]
 
-    options = _Options(steps, step, momentum, adaptive, tol, frames, callback)
+    options = FlowOptions(steps, step, momentum, adaptive, tol, frames, callback)
     shown = target.measure.points if target.measure.points.is_floating_point() else None
-    return _descend(start, weights, objective, options, numpy, None if shown is None else _check.to_array(shown, numpy))
+    return descend(start, weights, objective, options, numpy, None if shown is None else _check.to_array(shown, numpy))
 
 
 def _fixed_space(Y: Any, b: Any, cost: Any, dim: Any, like: Tensor) -> Space:
@@ -155,102 +170,8 @@ def _fixed_space(Y: Any, b: Any, cost: Any, dim: Any, like: Tensor) -> Space:
     return Space(points, b, cost=cost, dim=min(LOSS_AXES, len(points)) if _check.is_auto(dim) else dim, name="Y")
 
 
-def barycenter(
-    shapes: Sequence[Any],
-    weights: Any = None,
-    *,
-    points: int | None = None,
-    init: Any = None,
-    match: str = "auto",
-    batch: int | None = None,
-    steps: int = 100,
-    cost: Any = "euclidean",
-    epsilon: float = 1e-3,
-    scale: float | None = None,
-    step: float = 0.05,
-    momentum: float = 0.8,
-    tol: float = 1e-4,
-    frames: int = 2,
-    method: str | Solver = "auto",
-    dim: Any = "auto",
-    seed: int = 0,
-    callback: Callback | None = None,
-) -> Flow:
-    """A cloud between others: min over its points of Σ_k w_k SGW_ε(cloud, shapes_k).
-
-    weights: of the shapes, None = equal.  points: of the cloud; None = as many as the shape of the largest weight, from whose
-    points it starts unless init= is a cloud.  match: "auto" looks for the lowest match to each shape, "nearest" starts from
-    nearest points, for shapes that lie in one pose.  batch: work on parts of so many points, one part per step; parts are
-    drawn once and matched consistently, so that each continues from its last visit.  Ctrl-C is as in `gradient_flow`.
-
-    >>> import numpy as np, gromap
-    >>> x = np.random.default_rng(0).random((15, 2))
-    >>> middle = gromap.barycenter([x, 3 * x], points=15, steps=30, epsilon=0.05)
-    >>> round(float(np.std(middle.points) / np.std(x)))
-    2
-    """
-    clouds = [_check.points(s, f"shapes[{k}]") for k, s in enumerate(shapes)]
-    if not clouds:
-        raise ValueError("barycenter needs at least one shape, got none.")
-    share = _check.tensor([1.0] * len(clouds) if weights is None else weights, "weights").double()
-    if share.shape != (len(clouds),) or not bool((share >= 0).all()) or not float(share.sum()) > 0:
-        raise ValueError(f"{len(clouds)} shapes need as many weights >= 0, not all zero, got {share.tolist()}.")
-    if _check.choice(match, ["auto", "nearest"], "match") == "nearest" and len({z.shape[1] for z in clouds}) > 1:
-        raise ValueError("match='nearest' needs shapes in one space, with as many coordinates each: use match='auto'.")
-    share = share / share.sum()
-    generator = own_generator(seed)
-    if init is None:
-        model = clouds[int(share.argmax())]
-        count = len(model) if points is None else points
-        pick = torch.randperm(len(model), generator=generator)
-        start = model[pick[torch.arange(count) % len(model)].to(model.device)]
-        start = start + 1e-3 * (model - model.mean(0)).std() * torch.randn(start.shape, generator=generator).to(start)
-    else:
-        start = _check.points(init, "init")
-    count = 1 if batch is None else -(-len(start) // batch)
-    parts = [p.to(start.device) for p in torch.randperm(len(start), generator=generator).tensor_split(count)]
-
-    def loss(init: Any) -> GromovLoss:
-        return GromovLoss(cost=cost, epsilon=epsilon, scale=scale, method=method, dim=dim, init=init, seed=seed)
-
-    pairs = zip(clouds, share.tolist(), strict=True)
-    terms = [(w, _Term(parts, cloud.to(start), generator, loss, match)) for cloud, w in pairs if w > 0]
-    turns = itertools.cycle(range(count))
-
-    def objective(z: Tensor) -> tuple[float, Tensor]:
-        z, k = z.detach().requires_grad_(), next(turns)
-        value = torch.stack([w * term(z, k) for w, term in terms]).sum()
-        return float(value.detach()), torch.autograd.grad(value, z)[0] * (len(parts[k]) / len(z))
-
-    options = _Options(steps, step, momentum, batch is None, tol, frames, callback, whole=batch is None)
-    return _descend(start, torch.full_like(start[:, 0], 1 / len(start)), objective, options, _check.is_numpy(shapes[0]), None)
-
-
-class _Term:
-    """SGW_ε between a cloud and one shape, on all points or on fixed parts of both, taken in turn."""
-
-    def __init__(self, parts: list[Tensor], shape: Tensor, generator: torch.Generator, loss: Made, match: str):
-        order = torch.randperm(len(shape), generator=generator) if len(parts) > 1 else torch.arange(len(shape))
-        self.parts, self.shapes = parts, [shape[p.to(shape.device)] for p in order.tensor_split(len(parts))]
-        self.loss, self.losses, self.match = loss, [], match
-
-    def __call__(self, z: Tensor, k: int) -> Tensor:
-        if k == len(self.losses):
-            self.losses.append(self.loss(self._match(z.detach(), k)))
-        return self.losses[k](z[self.parts[k]], self.shapes[k])
-
-    def _match(self, z: Tensor, k: int) -> Any:
-        """The match of the first part, carried over to another by nearest points: all parts then agree on left and right."""
-        if k == 0 or self.match == "nearest":
-            return "auto" if self.match == "auto" else nearest(z[self.parts[k]], self.shapes[k])
-        plan = self.losses[0].plan
-        assert plan is not None
-        first = plan.argmax()[nearest(z[self.parts[k]], z[self.parts[0]])]
-        return nearest(self.shapes[0][first], self.shapes[k])
-
-
 @dataclass(frozen=True)
-class _Options:
+class FlowOptions:
     steps: int
     step: float
     momentum: float
@@ -261,17 +182,29 @@ class _Options:
     whole: bool = True  # else losses are those of parts, which tell little of each other
 
     def __post_init__(self) -> None:
-        if self.steps < 1 or self.frames < 2 or not 0 <= self.momentum < 1 or not self.step > 0 or not 0 <= self.tol < 1:
+        if (
+            self.steps < 1
+            or self.frames < 2
+            or not 0 <= self.momentum < 1
+            or not self.step > 0
+            or not 0 <= self.tol < 1
+        ):
             raise ValueError(
                 "a flow needs steps >= 1, frames >= 2, 0 <= momentum < 1, step > 0 and 0 <= tol < 1; got "
                 f"{self.steps}, {self.frames}, {self.momentum}, {self.step} and {self.tol}."
             )
 
 
-def _descend(
-    z: Tensor, mass: Tensor, objective: Callable[[Tensor], tuple[float, Tensor]], options: _Options, numpy: bool, target: Any
+def descend(
+    z: Tensor,
+    mass: Tensor,
+    objective: Callable[[Tensor], tuple[float, Tensor]],
+    options: FlowOptions,
+    numpy: bool,
+    target: Any,
 ) -> Flow:
-    """Heavy-ball descent in the metric of the weights; the step is taken back and halved where the loss rises."""
+    """Heavy-ball descent in the metric of the weights; the step is taken back and halved where
+    the loss rises."""
     begin = time.perf_counter()
     value, gradient = objective(z)
     spread = (mass @ (z - mass @ z).square().sum(1)).sqrt()

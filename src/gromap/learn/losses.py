@@ -1,10 +1,12 @@
-"""GromovLoss: GW_ε and the debiased divergence SGW_ε as differentiable losses (App. EGW-Grad, Thm. cnt_sgw_properties).
+"""GromovLoss: GW_ε and the debiased divergence SGW_ε as differentiable losses (App. EGW-Grad,
+Thm. cnt_sgw_properties).
 
     GW_ε(α, β)  = min_π Σ (c_X - c_Y)² π π + ε KL(π | a⊗b)
     SGW_ε(α, β) = GW_ε(α, β) - ½ (GW_ε(α, α) + GW_ε(β, β))
 
-Each term is solved by the library's one loop; values and gradients are those of envelope.py. The first call searches globally,
-the self terms start from the identity coupling, and later calls of a module start from where the last one ended.
+Each term is solved by the library's one loop; values and gradients are those of envelope.py. The
+first call searches globally, the self terms start from the identity coupling, and later calls of a
+module start from where the last one ended.
 """
 
 from __future__ import annotations
@@ -21,14 +23,16 @@ from gromap._pair import LARGE, Pair, spaces_of
 from gromap._plan import Plan
 from gromap._solution import Status
 from gromap._space import Space
-from gromap.geometry.costs import Indexed, as_cost
+from gromap.geometry.costs import as_cost
+from gromap.geometry.indexed_costs import Indexed
 from gromap.learn.envelope import Sensitivity, SolvedPair, point_gradient, sensitivity, solved, weight_gradient
+from gromap.learn.starts import Identity, LastCall
 from gromap.search.starts import as_start
 from gromap.solvers import CntGW, KernelGW, Loop, Multiscale, Solver
-from gromap.solvers.protocol import Begin, Problem, Start
+from gromap.solvers.protocol import Start
 from gromap.solvers.run import memory_checked
 from gromap.transport.gradient import once
-from gromap.transport.sinkhorn import Potentials, Sinkhorn
+from gromap.transport.sinkhorn import Sinkhorn
 
 LOOPS = {  # gradients ask for more than a match; in float32 marginals do not come closer than 5e-5
     torch.float64: Loop(Sinkhorn(50), max_steps=1600, tol=1e-7, marginal_tol=1e-5),
@@ -49,24 +53,28 @@ class _Memory:
 
 
 class GromovLoss(torch.nn.Module):
-    """Gromov-Wasserstein between two weighted clouds as a loss with gradients for the points and the weights.
+    """Gromov-Wasserstein between two weighted clouds as a loss with gradients for the points and
+    the weights.
 
-        SGW_ε(α, β) = GW_ε(α, β) - ½ (GW_ε(α, α) + GW_ε(β, β)) >= 0    (debias=True), or GW_ε(α, β) itself
+        SGW_ε(α, β) = GW_ε(α, β) - ½ (GW_ε(α, α) + GW_ε(β, β)) >= 0    with debias=True
+        GW_ε(α, β)                                                     with debias=False
 
     cost, epsilon, init, seed: as in `gromap.solve`.
-    scale: a fixed number by which costs are divided; None = taken as given. One that depends on the data would be no loss.
+    scale: a fixed number by which costs are divided; None = taken as given. One that depends on the
+    data would be no loss.
     dim: as in `gromap.solve`; "auto" = 50, since gradients ask for more than a match.
-    method: "kernel" is exact and takes O(N²) memory; "cnt" and "multiscale" cut Γ to `dim` axes and take O(N); "auto" is
-        exact up to 1000 points, and always for squared Euclidean costs, where the features are the points.
-        A solver object brings its own tolerances.
+    method: "kernel" is exact and takes O(N²) memory; "cnt" and "multiscale" cut Γ to `dim` axes and
+        take O(N); "auto" is exact up to 1000 points, and always for squared Euclidean costs, where
+        the features are the points. A solver object brings its own tolerances.
 
-    Called as `loss(X, Y, a=None, b=None)`: (N, d) and (M, e) tensors give a scalar; batches (B, N, d) and (B, M, e) give (B,).
-    A `Space` may stand for a fixed side. Weights are normalized to one.
+    Called as `loss(X, Y, a=None, b=None)`: (N, d) and (M, e) tensors give a scalar; batches (B, N,
+    d) and (B, M, e) give (B,). A `Space` may stand for a fixed side. Weights are normalized to one.
 
-    State: the module keeps the plans and the clouds of the last call, and starts from them if the sizes agree and the points
-    moved by less than a quarter of their spread, as in a descent; otherwise, as for random mini-batches, it starts anew.
-    `reset()` forgets. `plan` and `status` are the coupling and the worst Status of the last problem that was solved. The state
-    is no part of `state_dict()`.
+    State: the module keeps the plans and the clouds of the last call, and starts from them if the
+    sizes agree and the points moved by less than a quarter of their spread, as in a descent;
+    otherwise, as for random mini-batches, it starts anew. `reset()` forgets. `plan` and `status`
+    are the coupling and the worst Status of the last problem that was solved. The state is no part
+    of `state_dict()`.
 
     >>> import torch, gromap
     >>> X = torch.randn(30, 3, requires_grad=True)
@@ -125,7 +133,9 @@ class GromovLoss(torch.nn.Module):
         """One problem: a scalar that hangs in the graph of its inputs."""
         for Z, cost, name in ((X, self.cost[0], "X"), (Y, self.cost[1], "Y")):
             if isinstance(Z, Tensor) and not Z.is_floating_point() and not isinstance(cost, Indexed):
-                raise TypeError(f"{name} holds {Z.dtype}, which carries no gradient: pass {name}.float() or {name}.double().")
+                raise TypeError(
+                    f"{name} holds {Z.dtype}, which carries no gradient: pass {name}.float() or {name}.double()."
+                )
         asked = [isinstance(t, Tensor) and t.requires_grad and torch.is_grad_enabled() for t in (X, Y, a, b)]
         with torch.no_grad(), torch.autocast(_device(X, Y).type, enabled=False):
             x, y = spaces_of(X, Y, a, b, self.cost, _axes(self.dim, X, Y), None, self.seed)
@@ -168,7 +178,8 @@ class GromovLoss(torch.nn.Module):
             left, right = _lower(cross, left, 0, solver), _lower(cross, right, 1, solver)
         memory.left, memory.right = left, right
 
-        def depends_on(side: int) -> Sensitivity:  # a self term has its space on both sides, which are alike: -½ counts twice
+        # a self term has its space on both sides, which are alike: -½ counts twice
+        def depends_on(side: int) -> Sensitivity:
             return sensitivity(cross, side) + sensitivity((left, right)[side], side).times(-1.0)
 
         return cross.value - 0.5 * (left.value + right.value), depends_on
@@ -189,7 +200,8 @@ def gw_loss(
     init: Any = "auto",
     seed: int = 0,
 ) -> Tensor:
-    """SGW_ε(α, β) >= 0, zero for isometric copies, or GW_ε(α, β) with debias=False: `GromovLoss` without a memory.
+    """SGW_ε(α, β) >= 0, zero for isometric copies, or GW_ε(α, β) with debias=False: `GromovLoss`
+    without a memory.
 
     >>> import torch, gromap
     >>> X = torch.rand(20, 2, dtype=torch.float64)
@@ -198,7 +210,9 @@ def gw_loss(
     >>> bool(gromap.gw_loss(X, X, epsilon=0.01, debias=False) > 1e-3)
     True
     """
-    loss = GromovLoss(cost=cost, epsilon=epsilon, debias=debias, scale=scale, method=method, dim=dim, init=init, seed=seed)
+    loss = GromovLoss(
+        cost=cost, epsilon=epsilon, debias=debias, scale=scale, method=method, dim=dim, init=init, seed=seed
+    )
     return loss(X, Y, a, b)
 
 
@@ -226,41 +240,9 @@ def _solve(pair: Pair, solver: Solver, old: SolvedPair | None, start: Start) -> 
         return solved(pair, problem, solver.run(problem, start))
 
 
-@dataclass(frozen=True)
-class LastCall:
-    """The plan and the potentials of the last call, between clouds that moved by little."""
-
-    last: SolvedPair
-
-    on_all_points = True
-
-    def begin(self, problem: Any, coarse: Problem, loop: Loop) -> Begin:
-        plan = self.last.plan
-        gamma, _ = problem.correlate(self.last.gamma, plan.score, plan.u, plan.v)
-        return Begin(gamma, Potentials(*plan.potentials))
-
-
-@dataclass(frozen=True, eq=False)
-class Identity:
-    """The identity coupling of a space with itself, or a symmetric Γ with the potentials f_i = ½ C_ii of ε = 0."""
-
-    gamma: Tensor | None = None  # (D, D); None = the covariance of the features
-
-    on_all_points = True
-
-    def begin(self, problem: Problem, coarse: Problem, loop: Loop) -> Begin:
-        gamma = self.gamma
-        if gamma is None:
-            assert problem.pair is not None
-            features = problem.pair.x.embedding.features
-            gamma = features.mT @ (problem.a.double()[:, None] * features)
-        here = problem.start(gamma)
-        f = -0.5 * problem.score(here).diagonal()
-        return Begin(here, Potentials(f, f))
-
-
 def _lower(cross: SolvedPair, own: SolvedPair, side: int, solver: Solver) -> SolvedPair:
-    """A self term that is no higher than from Γ = U Σ Uᵀ, with Γ(α, β) = U Σ Vᵀ: then SGW_ε >= 0 (Thm. cnt_sgw_properties)."""
+    """A self term that is no higher than from Γ = U Σ Uᵀ, with Γ(α, β) = U Σ Vᵀ: then SGW_ε >= 0
+    (Thm. cnt_sgw_properties)."""
     u, s, vt = torch.linalg.svd(cross.problem.matrix(cross.gamma, cross.plan).double(), full_matrices=False)
     axes = u if side == 0 else vt.mT
     other = solved(own.pair, own.problem, solver.run(own.problem, Identity(axes * s @ axes.mT)))
@@ -301,13 +283,16 @@ def _axes(dim: Any, X: Any, Y: Any) -> Any:
     """`dim`, or 50 and as many as there are points where these are fewer; a Space has its own."""
     pair = _check.pair(dim)
     sides = zip(pair, (X, Y), strict=True)
-    return tuple(min(LOSS_AXES, max(1, len(Z))) if _check.is_auto(d) and not isinstance(Z, Space) else d for d, Z in sides)
+    return tuple(
+        min(LOSS_AXES, max(1, len(Z))) if _check.is_auto(d) and not isinstance(Z, Space) else d for d, Z in sides
+    )
 
 
 def _fixed(scale: object) -> float | None:
     if isinstance(scale, str):
         raise ValueError(
-            f"scale = {scale!r} depends on the data, and so would the loss: pass a fixed number to divide costs by, or None."
+            f"scale = {scale!r} depends on the data, and so would the loss: pass a fixed number to divide costs by, "
+            f"or None."
         )
     return None if scale is None else _check.positive(scale, "scale")
 

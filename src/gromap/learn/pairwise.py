@@ -1,6 +1,7 @@
-"""All Gromov-Wasserstein values of a collection: one embedding and one self term per space, one solve per pair.
+"""All Gromov-Wasserstein values of a collection: one embedding and one self term per space, one
+solve per pair.
 
-    S_ij = GW_ε(i, j) - ½ GW_ε(i, i) - ½ GW_ε(j, j)          debiased: zero for equal shapes, whatever the blur
+    S_ij = GW_ε(i, j) - ½ GW_ε(i, i) - ½ GW_ε(j, j)      debiased: zero for equal shapes
 
 All pairs share one unit of cost and one temperature, or their values could not be compared.
 """
@@ -42,16 +43,20 @@ def pairwise(
 ) -> np.ndarray:
     """The (K, K) matrix of GW values between all pairs, symmetric with a zero diagonal.
 
-    The values are GW_ε, no root taken, in the data's own units: those of the cost, squared. Their root is a distance.
+    The values are GW_ε, no root taken, in the data's own units: those of the cost, squared. Their
+    root is a distance.
 
     spaces: `Space`s, or (N, d) arrays, for which `cost` and `dim` are used.
-    debias: take half of each self term away, so that equal shapes are at 0; without it values keep the blur of the plan.
+    debias: take half of each self term away, so that equal shapes are at 0; without it values keep
+    the blur of the plan.
     n_jobs: processes, through joblib; -1 = one per core.
     epsilon: temperature, in units of the scaled costs, squared, as in `solve`.
-    scale: what all costs are divided by for that: "joint" = the largest unit among all spaces, a number, or None = 1. Values
-        come back in the units of the data all the same.
-    path: a .safetensors file that keeps what is finished; called again with it, the work goes on from there.
-    callback: called with an `Event` after each pair; return True to stop, with NaN for the pairs that are left.
+    scale: what all costs are divided by for that: "joint" = the largest unit among all spaces, a
+        number, or None = 1. Values come back in the units of the data all the same.
+    path: a .safetensors file that keeps what is finished; called again with it, the work goes on
+    from there.
+    callback: called with an `Event` after each pair; return True to stop, with NaN for the pairs
+    that are left.
 
     >>> import gromap
     >>> rng = np.random.default_rng(0)
@@ -63,7 +68,8 @@ def pairwise(
     """
     eps = _check.positive(epsilon, "epsilon")
     all_spaces = [
-        s if isinstance(s, Space) else Space(s, cost=cost, dim=dim, seed=seed, name=f"space {k}") for k, s in enumerate(spaces)
+        s if isinstance(s, Space) else Space(s, cost=cost, dim=dim, seed=seed, name=f"space {k}")
+        for k, s in enumerate(spaces)
     ]
     if len(all_spaces) < 2:
         raise ValueError(f"pairwise compares at least 2 spaces, got {len(all_spaces)}.")
@@ -94,7 +100,9 @@ def pairwise(
             _keep(path, values, settled, key)
     unsettled = [pair for pair in wanted if not settled[pair] and not np.isnan(values[pair])]
     if unsettled:
-        _check.warn(f"{len(unsettled)} of {len(wanted)} matches did not converge, the first is {unsettled[0]}: raise epsilon.")
+        _check.warn(
+            f"{len(unsettled)} of {len(wanted)} matches did not converge, the first is {unsettled[0]}: raise epsilon."
+        )
     if debias:
         own = values.diagonal().copy()
         values = values - (own[:, None] + own) / 2

@@ -1,6 +1,7 @@
 """Triangle meshes and point clouds: reading and writing, cleaning and sampling, matching.
 
-`gromap.mesh.transfer` carries colors, labels and textures along a plan; `gromap.mesh.quality` measures a map.
+`gromap.mesh.transfer` carries colors, labels and textures along a plan; `gromap.mesh.quality`
+measures a map.
 """
 
 from gromap.mesh.clean import Cleaned, Sample, clean, sample

@@ -1,6 +1,8 @@
-"""Mesh embeddings cached on disk, by a hash of all that they depend on: in $GROMAP_CACHE, or gromap in the user's cache folder.
+"""Mesh embeddings cached on disk, by a hash of all that they depend on: in $GROMAP_CACHE, or
+gromap in the user's cache folder.
 
-GROMAP_CACHE=off disables the cache. A file that cannot be read is computed again, and a read-only folder is ignored.
+GROMAP_CACHE=off disables the cache. A file that cannot be read is computed again, and a read-only
+folder is ignored.
 """
 
 from __future__ import annotations

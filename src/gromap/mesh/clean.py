@@ -1,4 +1,5 @@
-"""Cleaning: repeated vertices and faces, faces without area and vertices without a face are removed. Sampling of surfaces."""
+"""Cleaning: repeated vertices and faces, faces without area and vertices without a face are
+removed. Sampling of surfaces."""
 
 from __future__ import annotations
 
@@ -48,14 +49,17 @@ class Cleaned:
 
 
 def clean(mesh: Mesh) -> Cleaned:
-    """Merge vertices at the same place; drop faces without area, repeated faces, then vertices without a face.
+    """Merge vertices at the same place; drop faces without area, repeated faces, then vertices
+    without a face.
 
-    The order is kept; of several vertices at one place the first remains, with its color. A cloud loses repeated points only.
+    The order is kept; of several vertices at one place the first remains, with its color. A cloud
+    loses repeated points only.
 
     >>> corners = np.array([[0, 0, 0], [1, 0, 0], [1, 1, 0], [0, 0, 0], [0, 1, 0.0]])
     >>> cleaned = clean(Mesh(corners, np.array([[0, 1, 2], [3, 2, 4], [0, 3, 1]])))
     >>> cleaned.mesh, cleaned.kept.tolist(), str(cleaned.report)
-    (Mesh(4 vertices, 2 faces), [0, 1, 2, 4], 'removed 1 vertices at the place of another, 1 faces without area;
+    (Mesh(4 vertices, 2 faces), [0, 1, 2, 4], 'removed 1 vertices at the place of another, 1 faces
+    without area;
     1 component, 4 boundary edges')
     """
     n = len(mesh.vertices)
@@ -125,7 +129,8 @@ def _edge_counts(faces: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """Points of a surface with their barycentric coordinates: points = Σ_k weights_k vertices[corners_k]."""
+    """Points of a surface with their barycentric coordinates: points = Σ_k weights_k
+    vertices[corners_k]."""
 
     points: np.ndarray  #: (n, d)
     corners: np.ndarray  #: (n, 3) vertices of the face of each point; (n, 1) for a cloud, the vertex itself
@@ -141,7 +146,8 @@ def sample(mesh: Mesh, n: int, seed: int = 0) -> Sample:
 
     >>> triangle = Mesh(np.eye(3), np.array([[0, 1, 2]]))
     >>> drawn = sample(triangle, 5)
-    >>> drawn.points.shape, np.allclose(drawn.carry(triangle.vertices), drawn.points), np.allclose(drawn.points.sum(1), 1)
+    >>> again = drawn.carry(triangle.vertices)
+    >>> drawn.points.shape, np.allclose(again, drawn.points), np.allclose(again.sum(1), 1)
     ((5, 3), True, True)
     """
     rng = np.random.default_rng(seed)

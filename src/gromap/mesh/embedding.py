@@ -1,12 +1,14 @@
-"""Points of R^k whose Euclidean distances follow a mesh (Experiment Details of the paper, after Panozzo et al. 2013).
+"""Points of R^k whose Euclidean distances follow a mesh (Experiment Details of the paper, after
+Panozzo et al. 2013).
 
-    1  decimate to about 2000 vertices            fast_simplification, on slightly jittered vertices, against slivers
-    2  geodesic distances between all of them     geodesic.py
-    3  multidimensional scaling into R^8          classical, then SMACOF
-    4  all vertices from these                    min ∫ |Δ X|²  with X given at the 2000:  (L M⁻¹ L) X = 0 elsewhere
+    1  decimate to about 2000 vertices          fast_simplification, jittered against slivers
+    2  geodesic distances between all of them   geodesic.py
+    3  multidimensional scaling into R^8        classical, then SMACOF
+    4  all vertices from these                  min ∫ |Δ X|², given the 2000: (L M⁻¹ L) X = 0
 
-L is the Laplacian of the tufted cover (Sharp & Crane 2020), which exists for any mesh, open or not manifold; M has the vertex
-areas on its diagonal. Diffusion and biharmonic coordinates are eigenvectors of the same L, M.
+L is the Laplacian of the tufted cover (Sharp & Crane 2020), which exists for any mesh, open or not
+manifold; M has the vertex areas on its diagonal. Diffusion and biharmonic coordinates are
+eigenvectors of the same L, M.
 """
 
 from __future__ import annotations
@@ -36,7 +38,8 @@ Tell = Callable[[str], Any]
 
 @dataclass(frozen=True, eq=False)
 class MeshEmbedding:
-    """Coordinates of all vertices, and how well they keep the distances that they were made from."""
+    """Coordinates of all vertices, and how well they keep the distances that they were made
+    from."""
 
     points: np.ndarray  #: (N, k) float64
     distances: str  #: how distances were measured: "exact", "heat", "diffusion", "biharmonic"
@@ -60,10 +63,11 @@ def embed_mesh(
 ) -> MeshEmbedding:
     """Coordinates in R^dim whose Euclidean distances are close to distances on the mesh.
 
-    method: "geodesic" (exact where edges have at most two faces, else by the heat method), "heat", "diffusion" (at the time
-    where the first mode has fallen by half), "biharmonic".  vertices: of the decimated mesh.  tell: called with a line at
-    each stage.  Connected components are joined by straight bridges between their nearest points. A vertex without faces gets
-    the coordinates of the nearest other one.
+    method: "geodesic" (exact where edges have at most two faces, else by the heat method), "heat",
+    "diffusion" (at the time where the first mode has fallen by half), "biharmonic".  vertices: of
+    the decimated mesh.  tell: called with a line at each stage.  Connected components are joined by
+    straight bridges between their nearest points. A vertex without faces gets the coordinates of
+    the nearest other one.
 
     >>> from gromap.datasets import humans
     >>> embed_mesh(humans().source, "heat", vertices=500).distortion < 0.1
@@ -82,7 +86,8 @@ def embed_mesh(
     count, label = components(mesh)
     if count > MANY_PIECES:
         raise ValueError(
-            f"this mesh has {count} separate pieces, and distances between pieces are a guess: merge its duplicate vertices, "
+            f"this mesh has {count} separate pieces, and distances between pieces are a guess: merge its duplicate "
+            f"vertices, "
             "keep its large pieces, or use cost='euclidean'."
         )
     if method in ("diffusion", "biharmonic"):
@@ -103,7 +108,8 @@ def embed_mesh(
 
 
 def decimate(mesh: Mesh, label: np.ndarray, vertices: int, seed: int) -> tuple[Mesh, np.ndarray]:
-    """A mesh of about so many vertices, shared by the components, and for each of them a nearby vertex of the old mesh."""
+    """A mesh of about so many vertices, shared by the components, and for each of them a nearby
+    vertex of the old mesh."""
     n = len(mesh.vertices)
     if n <= 1.2 * vertices:
         return mesh, np.arange(n)
@@ -130,10 +136,12 @@ def decimate(mesh: Mesh, label: np.ndarray, vertices: int, seed: int) -> tuple[M
 
 
 def scale(known: Tensor, dim: int, seed: int, steps: int = 100, tol: float = 1e-2) -> tuple[Tensor, float]:
-    """Multidimensional scaling: X minimizes Σ (|X_i - X_j| - d_ij)², and the mean relative error of its distances.
+    """Multidimensional scaling: X minimizes Σ (|X_i - X_j| - d_ij)², and the mean relative error
+    of its distances.
 
-    SMACOF (de Leeuw 1977), X <- B(X) X / n with B_ij = -d_ij / |X_i - X_j| off the diagonal and rows that sum to zero,
-    overrelaxed by 2 (de Leeuw & Heiser 1980), from the classical solution; until ten steps lower the stress by less than `tol`.
+    SMACOF (de Leeuw 1977), X <- B(X) X / n with B_ij = -d_ij / |X_i - X_j| off the diagonal and
+    rows that sum to zero, overrelaxed by 2 (de Leeuw & Heiser 1980), from the classical solution;
+    until ten steps lower the stress by less than `tol`.
 
     >>> x = torch.randn(30, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     >>> scale(torch.cdist(x, x).fill_diagonal_(0), 3, seed=0)[1] < 1e-6
@@ -178,7 +186,8 @@ def laplacian(mesh: Mesh) -> tuple[scipy.sparse.csc_array, np.ndarray]:
 
 
 def extend(mesh: Mesh, anchors: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """The field of least ∫ |Δ X|² with given values at some vertices, at least one in each component.  (N, k)"""
+    """The field of least ∫ |Δ X|² with given values at some vertices, at least one in each
+    component.  (N, k)"""
     free = np.ones(len(mesh.vertices), bool)
     free[anchors] = False
     out = np.empty((len(mesh.vertices), values.shape[1]))
@@ -194,11 +203,14 @@ def extend(mesh: Mesh, anchors: np.ndarray, values: np.ndarray) -> np.ndarray:
 def _factor(matrix: Any) -> Callable[[np.ndarray], np.ndarray]:
     """The solver of a sparse symmetric positive definite system."""
     symmetric = {"SymmetricMode": True}
-    return scipy.sparse.linalg.splu(matrix.tocsc(), permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options=symmetric).solve
+    return scipy.sparse.linalg.splu(
+        matrix.tocsc(), permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options=symmetric
+    ).solve
 
 
 def _spectral(mesh: Mesh, method: str, dim: int, seed: int) -> np.ndarray:
-    """φ_k / λ_k (biharmonic, Lipman et al. 2010) or exp(-λ_k t) φ_k with exp(-λ_1 t) = ½ (diffusion)."""
+    """φ_k / λ_k (biharmonic, Lipman et al. 2010) or exp(-λ_k t) φ_k with exp(-λ_1 t) = ½
+    (diffusion)."""
     stiff, area = laplacian(mesh)
     mass = scipy.sparse.diags_array(area).tocsc()
     shift = 1e-8 * stiff.diagonal().sum() / area.sum()

@@ -1,6 +1,8 @@
-"""A worker process: exact geodesic distances from some vertices of a mesh to all, row by row to its standard output.
+"""A worker process: exact geodesic distances from some vertices of a mesh to all, row by row to
+its standard output.
 
-Run as a script: it starts fast, uses a core of its own, and an abort of the C++ code ends this process alone.
+Run as a script: it starts fast, uses a core of its own, and an abort of the C++ code ends this
+process alone.
 """
 
 import io

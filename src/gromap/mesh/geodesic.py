@@ -24,17 +24,21 @@ OnRows = Callable[[int, int], Any]  # called with the number of rows done, and o
 def distances(mesh: Mesh, sources: Any, method: str = "exact", progress: OnRows | None = None) -> np.ndarray:
     """Distances along the surface from each source vertex to all vertices.  (S, N), float64
 
-    method: "exact" (Mitchell, Mount & Papadimitriou 1987) on meshes whose edges have at most two faces, "heat" (Crane et al.
-    2013) on any. Connected components are joined by straight bridges between their nearest vertices.
+    method: "exact" (Mitchell, Mount & Papadimitriou 1987) on meshes whose edges have at most two
+    faces, "heat" (Crane et al. 2013) on any. Connected components are joined by straight bridges
+    between their nearest vertices.
 
-    >>> square = Mesh(np.array([[0.0, 0, 0], [1, 0, 0], [1, 1, 0], [0, 1, 0]]), np.array([[0, 1, 2], [0, 2, 3]]))
+    >>> corners = np.array([[0.0, 0, 0], [1, 0, 0], [1, 1, 0], [0, 1, 0]])
+    >>> square = Mesh(corners, np.array([[0, 1, 2], [0, 2, 3]]))
     >>> distances(square, [1]).round(3).tolist()
     [[1.0, 0.0, 1.0, 1.414]]
     """
     _check.choice(method, ["exact", "heat"], "method of geodesic distances")
     sources = np.asarray(sources, np.int64)
     if not len(mesh.faces):
-        raise ValueError("geodesic distances run along the faces of a mesh, and this one has none: use cost='euclidean'.")
+        raise ValueError(
+            "geodesic distances run along the faces of a mesh, and this one has none: use cost='euclidean'."
+        )
     _, label = components(mesh)
     if label.max() == 0:
         return _connected(mesh, sources, method, progress)
@@ -51,7 +55,9 @@ def _connected(mesh: Mesh, sources: np.ndarray, method: str, progress: OnRows | 
     if not len(sources):
         return np.zeros((0, len(mesh.vertices)))
     if method == "exact" and not is_manifold(mesh):
-        raise ValueError("some edges of this mesh have more than two faces, where exact geodesics do not exist: use 'heat'.")
+        raise ValueError(
+            "some edges of this mesh have more than two faces, where exact geodesics do not exist: use 'heat'."
+        )
     return (_exact if method == "exact" else _heat)(mesh, sources, progress)
 
 
@@ -90,7 +96,9 @@ def _exact(mesh: Mesh, sources: np.ndarray, progress: OnRows | None) -> np.ndarr
                     sent = worker.stdout.read(8 * n)
                     if len(sent) < 8 * n:
                         reason = worker.stderr.read().decode(errors="replace").strip().splitlines()[-1:]
-                        raise RuntimeError(f"exact geodesics failed on this mesh ({''.join(reason) or 'no reason given'}).")
+                        raise RuntimeError(
+                            f"exact geodesics failed on this mesh ({''.join(reason) or 'no reason given'})."
+                        )
                     row[:] = np.frombuffer(sent)
                     done += 1
                     if progress and done % 50 == 0:
@@ -131,7 +139,8 @@ def _bridged(mesh: Mesh, label: np.ndarray, sources: np.ndarray, method: str, pr
         rows[np.ix_(mine, part)] = _connected(piece, place[from_[mine]], method, progress)
     at = {int(v): k for k, v in enumerate(from_)}
     here = {0}
-    for (gap, i, j), k in zip(bridges, joined[1:], strict=True):  # i is on the side joined so far, j on the new component
+    # i is on the side joined so far, j on the new component
+    for (gap, i, j), k in zip(bridges, joined[1:], strict=True):
         old = np.isin(label, list(here))
         new = label == k
         far, near = rows[at[j]][new], rows[at[i]][old]

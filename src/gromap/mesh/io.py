@@ -1,4 +1,5 @@
-"""Mesh files: vertices in the order and at the coordinates of the file, with colors, uv and texture.
+"""Mesh files: vertices in the order and at the coordinates of the file, with colors, uv and
+texture.
 
 | read and write | holds |
 |---|---|
@@ -63,7 +64,8 @@ SIGNS = {
 
 
 class MeshError(ValueError):
-    """A file that is not a mesh, or an invalid mesh; the message is one line with the file, what is wrong, and the remedy."""
+    """A file that is not a mesh, or an invalid mesh; the message is one line with the file, what
+    is wrong, and the remedy."""
 
 
 def read_mesh(path: str | Path) -> Mesh:
@@ -71,7 +73,8 @@ def read_mesh(path: str | Path) -> Mesh:
 
     >>> import tempfile, pathlib
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     read_mesh(write_mesh(Mesh(np.eye(3), np.array([[0, 1, 2]])), pathlib.Path(folder) / "face.ply"))
+    ...     face = Mesh(np.eye(3), np.array([[0, 1, 2]]))
+    ...     read_mesh(write_mesh(face, pathlib.Path(folder) / "face.ply"))
     Mesh(3 vertices, 1 faces)
     """
     path = Path(path)
@@ -81,7 +84,9 @@ def read_mesh(path: str | Path) -> Mesh:
         raise FileNotFoundError(f"there is no file {path}: check its name.")
     read = READERS.get(path.suffix.lower())
     if read is None:
-        raise MeshError(f"{path} ends in {path.suffix or 'nothing'!r}, which is not read: use one of {', '.join(READERS)}.")
+        raise MeshError(
+            f"{path} ends in {path.suffix or 'nothing'!r}, which is not read: use one of {', '.join(READERS)}."
+        )
     with path.open("rb") as file:
         head = file.read(16)
     if not head:
@@ -106,11 +111,14 @@ def write_mesh(mesh: Mesh, path: str | Path, force: bool = False) -> Path:
     path = Path(path)
     kind = path.suffix.lower()
     if kind != ".obj" and kind not in WRITERS:
-        raise MeshError(f"{path} ends in {kind or 'nothing'!r}, which is not written: use one of .obj, {', '.join(WRITERS)}.")
+        raise MeshError(
+            f"{path} ends in {kind or 'nothing'!r}, which is not written: use one of .obj, {', '.join(WRITERS)}."
+        )
     check(mesh, "the mesh")
     if kind not in CLOUDS and mesh.vertices.shape[1] != 3:
         raise MeshError(
-            f"{path} cannot hold points in {mesh.vertices.shape[1]}-D: use one of {', '.join(CLOUDS)}, or pad them to 3."
+            f"{path} cannot hold points in {mesh.vertices.shape[1]}-D: use one of {', '.join(CLOUDS)}, or pad them to "
+            f"3."
         )
     if kind in CLOUDS and len(mesh.faces):
         raise MeshError(
@@ -133,11 +141,13 @@ def write_mesh(mesh: Mesh, path: str | Path, force: bool = False) -> Path:
 
 
 def check(mesh: Mesh, name: str) -> None:
-    """Raise unless a mesh is valid: finite vertices, faces between them, a color for each vertex, uv for each corner."""
+    """Raise unless a mesh is valid: finite vertices, faces between them, a color for each
+    vertex, uv for each corner."""
     vertices, faces, n = mesh.vertices, mesh.faces, len(mesh.vertices)
     if vertices.ndim != 2 or faces.ndim != 2 or faces.shape[1] != 3 or (len(faces) and vertices.shape[1] != 3):
         raise MeshError(
-            f"{name} has vertices of shape {vertices.shape} and faces of shape {faces.shape}: expected (N, 3) and (F, 3), "
+            f"{name} has vertices of shape {vertices.shape} and faces of shape {faces.shape}: expected (N, 3) and (F, "
+            f"3), "
             "or (N, d) and (0, 3)."
         )
     if n == 0:
@@ -154,7 +164,9 @@ def check(mesh: Mesh, name: str) -> None:
     if mesh.colors is not None and mesh.colors.shape != (n, 3):
         raise MeshError(f"{name} has colors of shape {mesh.colors.shape}: expected one rgb for each vertex, ({n}, 3).")
     if mesh.uv is not None and mesh.uv.shape != (len(faces), 3, 2):
-        raise MeshError(f"{name} has uv of shape {mesh.uv.shape}: expected one pair for each corner, ({len(faces)}, 3, 2).")
+        raise MeshError(
+            f"{name} has uv of shape {mesh.uv.shape}: expected one pair for each corner, ({len(faces)}, 3, 2)."
+        )
 
 
 def _short(text: str, most: int = 160) -> str:

@@ -1,7 +1,8 @@
-"""The recipe for two meshes: search at a blurred temperature, then sharpen the match at the one asked for.
+"""The recipe for two meshes: search at a blurred temperature, then sharpen the match at the one
+asked for.
 
-The search runs on coarse versions of both shapes. Their grain is visible at low temperatures, where it makes minima of its own,
-and is blurred away at `SEARCH_EPSILON`.
+The search runs on coarse versions of both shapes. Their grain is visible at low temperatures, where
+it makes minima of its own, and is blurred away at `SEARCH_EPSILON`.
 """
 
 from __future__ import annotations
@@ -17,9 +18,10 @@ import torch
 from gromap import _check
 from gromap._pair import default_device
 from gromap._progress import Event, Progress
-from gromap._solution import Interrupted, Solution, Stats, Status
+from gromap._solution import Interrupted, Solution, Status
 from gromap._solve import solve
 from gromap._space import Space
+from gromap._stats import Stats
 from gromap.mesh.io import read_mesh
 from gromap.mesh.mesh import Mesh
 from gromap.solvers.protocol import Callback
@@ -42,14 +44,15 @@ def match(
     progress: bool = False,
     callback: Callback | None = None,
 ) -> Solution:
-    """Match two meshes: a global search at the temperature max(epsilon, 1e-3), refined at `epsilon`.
+    """Match two meshes: a global search at the temperature max(epsilon, 1e-3), refined at
+    `epsilon`.
 
     Parameters
     ----------
     source, target
         Meshes, mesh files, or prepared `Space`s.
-    cost
-        As in `Space.from_mesh`, or a pair for both sides; "auto" is "geodesic" if all meshes have faces, else "euclidean".
+    cost As in `Space.from_mesh`, or a pair for both sides; "auto" is "geodesic" if all meshes have
+        faces, else "euclidean".
     epsilon
         Temperature of the returned match, in units of the scaled costs, squared.
     dim
@@ -60,18 +63,18 @@ def match(
         False: stop after the search.
     seed
         Of the embeddings and the random starts.
-    device
-        Where to compute. None: where a given `Space` is; a GPU for two float32 meshes from 3000 vertices, if there is one.
+    device Where to compute. None: where a given `Space` is; a GPU for two float32 meshes from 3000
+        vertices, if there is one.
     progress
         Show a line on stderr while the work goes on.
-    callback
-        Called with an `Event` at each stage of the embeddings and after each outer step; return True after a step to stop.
+    callback Called with an `Event` at each stage of the embeddings and after each outer step;
+        return True after a step to stop.
 
     Returns
     -------
-    Solution
-        That of the last temperature, with its history; `stats` has the seconds of both solves, and the minima of the search.
-        After Ctrl-C the best so far, with status INTERRUPTED; KeyboardInterrupt if there is none yet.
+    Solution That of the last temperature, with its history; `stats` has the seconds of both solves,
+        and the minima of the search. After Ctrl-C the best so far, with status INTERRUPTED;
+        KeyboardInterrupt if there is none yet.
 
     Examples
     --------

@@ -1,4 +1,5 @@
-"""Mesh: a triangle mesh or a point cloud, with the colors of its vertices and the texture of its faces."""
+"""Mesh: a triangle mesh or a point cloud, with the colors of its vertices and the texture of its
+faces."""
 
 from __future__ import annotations
 
@@ -9,9 +10,11 @@ import numpy as np
 
 @dataclass(frozen=True, eq=False)
 class Mesh:
-    """Vertices and triangles, counter-clockwise seen from outside; a cloud has no faces, and any dimension.
+    """Vertices and triangles, counter-clockwise seen from outside; a cloud has no faces, and any
+    dimension.
 
-    >>> square = Mesh(np.array([[0, 0, 0], [1, 0, 0], [1, 1, 0], [0, 1, 0]]), np.array([[0, 1, 2], [0, 2, 3]]))
+    >>> corners = np.array([[0, 0, 0], [1, 0, 0], [1, 1, 0], [0, 1, 0]])
+    >>> square = Mesh(corners, np.array([[0, 1, 2], [0, 2, 3]]))
     >>> square, square.area
     (Mesh(4 vertices, 2 faces), 1.0)
     """
@@ -44,17 +47,20 @@ class Mesh:
         return float(self.face_areas().sum())
 
     def vertex_areas(self) -> np.ndarray:
-        """A third of the area of every adjacent face; the sum is the area of the surface.  (N,), float64
+        """A third of the area of every adjacent face; the sum is the area of the surface.  (N,),
+            float64
 
-        >>> square = Mesh(np.array([[0, 0, 0], [1, 0, 0], [1, 1, 0], [0, 1, 0]]), np.array([[0, 1, 2], [0, 2, 3]]))
-        >>> (6 * square.vertex_areas()).round(12).tolist()
-        [2.0, 1.0, 2.0, 1.0]
+            >>> corners = np.array([[0, 0, 0], [1, 0, 0], [1, 1, 0], [0, 1, 0]])
+        >>> square = Mesh(corners, np.array([[0, 1, 2], [0, 2, 3]]))
+            >>> (6 * square.vertex_areas()).round(12).tolist()
+            [2.0, 1.0, 2.0, 1.0]
         """
         return np.bincount(self.faces.ravel(), np.repeat(self.face_areas() / 3, 3), len(self.vertices))
 
 
 def in_space(vertices: np.ndarray) -> np.ndarray:
-    """Points of any dimension as points in 3-D: zeros are appended, or the three widest principal axes kept.  (N, 3), float32
+    """Points of any dimension as points in 3-D: zeros are appended, or the three widest
+    principal axes kept.  (N, 3), float32
 
     >>> in_space(np.array([[1.0, 2.0], [3.0, 4.0]])).tolist()
     [[1.0, 2.0, 0.0], [3.0, 4.0, 0.0]]

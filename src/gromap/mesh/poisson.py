@@ -10,10 +10,12 @@ from gromap.mesh.mesh import Mesh
 
 
 def poisson_surface(points: np.ndarray, depth: int, neighbors: int, sides: np.ndarray | None = None) -> Mesh:
-    """Screened Poisson reconstruction (Kazhdan & Hoppe 2013) of a closed surface, with normals from the nearest points.
+    """Screened Poisson reconstruction (Kazhdan & Hoppe 2013) of a closed surface, with normals
+    from the nearest points.
 
-    sides: (N, 3) directions that roughly point outwards, such as `normals_at` the points that a flow began with: normals
-    estimated from points have no orientation, and where one is guessed wrong the surface has a flap.
+    sides: (N, 3) directions that roughly point outwards, such as `normals_at` the points that a
+    flow began with: normals estimated from points have no orientation, and where one is guessed
+    wrong the surface has a flap.
     """
     if points.ndim != 2 or points.shape[1] != 3:
         raise ValueError(f"a surface needs points in space, (N, 3), got {points.shape}.")
@@ -31,7 +33,8 @@ def poisson_surface(points: np.ndarray, depth: int, neighbors: int, sides: np.nd
 
 
 def normals_at(mesh: Mesh, points: np.ndarray) -> np.ndarray:
-    """The unit normal of the surface near each point: that of the face with the nearest center.  (N, 3)"""
+    """The unit normal of the surface near each point: that of the face with the nearest center.
+    (N, 3)"""
     normals = mesh.face_normals()
     normals /= np.linalg.norm(normals, axis=1, keepdims=True).clip(1e-300)
     return normals[KDTree(mesh.vertices[mesh.faces].mean(1)).query(points)[1]]
@@ -54,7 +57,8 @@ def outward(mesh: Mesh, points: int) -> Mesh:
     """A closed surface through so many points, with its faces oriented outwards.
 
     >>> inside = np.array([[0, 1, 2], [0, 3, 1], [0, 2, 3], [1, 3, 2]])
-    >>> outward(Mesh(np.array([[0.0, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1]]), inside), 4).faces.tolist()
+    >>> corners = np.array([[0.0, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1]])
+    >>> outward(Mesh(corners, inside), 4).faces.tolist()
     [[2, 1, 0], [1, 3, 0], [3, 2, 0], [2, 3, 1]]
     """
     if not len(mesh.faces):

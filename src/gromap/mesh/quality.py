@@ -1,8 +1,9 @@
 """How good a map between two surfaces is: geodesic error, coverage, smoothness.
 
-error_i    = d(T(i), truth_i) / √area                      d: geodesic distance on the target, which T maps into
-coverage   = share of the target's area at vertices in the image of T
-smoothness = Dirichlet energy of T over the target's area   1 for an isometry; a constant map has 0, a rough one >> 1
+error_i    = d(T(i), truth_i) / √area                      d: geodesic distance on the target, which
+T maps into coverage   = share of the target's area at vertices in the image of T smoothness =
+Dirichlet energy of T over the target's area   1 for an isometry; a constant map has 0, a rough one
+>> 1
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ class Quality:
 
     coverage: float
     smoothness: float
-    errors: np.ndarray | None = field(default=None, repr=False)  #: (n,) of the sampled vertices, against the better truth
+    #: (n,) of the sampled vertices, against the better truth
+    errors: np.ndarray | None = field(default=None, repr=False)
     truth: int | None = None  #: which truth that was
     distances: str | None = None  #: how they were computed: "exact", "heat" (on non-manifold meshes), "given"
 
@@ -35,7 +37,8 @@ class Quality:
         return None if self.errors is None else float(self.errors.mean())
 
     def curve(self, thresholds: Any = None) -> tuple[np.ndarray, np.ndarray]:
-        """The share of vertices whose error is at most each threshold; 0, 0.0025, .., 0.25 if None."""
+        """The share of vertices whose error is at most each threshold; 0, 0.0025, .., 0.25 if
+        None."""
         if self.errors is None:
             raise ValueError("without a truth there are no errors: give quality(..., truths=[truth]).")
         t = np.linspace(0, 0.25, 101) if thresholds is None else np.asarray(thresholds, np.float64)
@@ -57,7 +60,9 @@ class Quality:
             f"  area under the error curve up to 0.25: {self.auc:.3f}",
         ]  # fmt: skip
         lines += [f"  coverage        {self.coverage:.1%}".replace("%", " %") + " of the target's area"]
-        return "\n".join(["Quality of the map:", *lines, f"  smoothness      {self.smoothness:.3g}   (an isometry has 1)"])
+        return "\n".join(
+            ["Quality of the map:", *lines, f"  smoothness      {self.smoothness:.3g}   (an isometry has 1)"]
+        )
 
 
 def quality(
@@ -72,17 +77,19 @@ def quality(
     """Measure a map.
 
     match: for each source vertex its target vertex, such as `sol.map()`.
-    truths: maps of the same form. Where several are right (a body and its mirror image), the one with the lower mean error
-        counts: a map that mixes them is wrong.
-    distances: gives rows of distances on the target; None: exact geodesics where edges have at most two faces, else by the
-        heat method.
+    truths: maps of the same form. Where several are right (a body and its mirror image), the one
+        with the lower mean error counts: a map that mixes them is wrong.
+    distances: gives rows of distances on the target; None: exact geodesics where edges have at most
+        two faces, else by the heat method.
     samples: number of random vertices at which errors are taken.
 
-    >>> square = Mesh(np.array([[0, 0, 0], [1, 0, 0], [1, 1, 0], [0, 1, 0.0]]), np.array([[0, 1, 2], [0, 2, 3]]))
+    >>> corners = np.array([[0, 0, 0], [1, 0, 0], [1, 1, 0], [0, 1, 0.0]])
+    >>> square = Mesh(corners, np.array([[0, 1, 2], [0, 2, 3]]))
     >>> flat = lambda s: np.linalg.norm(square.vertices[s][:, None] - square.vertices, axis=2)
     >>> print(quality([1, 2, 3, 0], square, square, [[0, 1, 2, 3], [1, 2, 3, 3]], flat))
     Quality of the map:
-      geodesic error  25.00   (median 0.00, worst 100.00; x 100, over the root of the area, 4 vertices)
+      geodesic error  25.00   (median 0.00, worst 100.00; x 100, over the root of the area,
+      4 vertices)
       area under the error curve up to 0.25: 0.750
       coverage        100.0 % of the target's area
       smoothness      1   (an isometry has 1)
@@ -106,7 +113,8 @@ def quality(
 
 
 def dirichlet(mesh: Mesh, values: np.ndarray) -> float:
-    """½ ∫ |∇ values|² of a piecewise linear field, (N, ...): ¼ Σ cot(angle) |difference along the opposite edge|².
+    """½ ∫ |∇ values|² of a piecewise linear field, (N, ...): ¼ Σ cot(angle) |difference along
+    the opposite edge|².
 
     Faces without area are left out. The energy of the positions is the area of the mesh.
 
@@ -129,7 +137,8 @@ def _map(match: Any, name: str, source: Mesh, target: Mesh) -> np.ndarray:
     array, n, m = np.asarray(match), len(source.vertices), len(target.vertices)
     if array.shape != (n,) or array.dtype.kind not in "iu":
         raise ValueError(
-            f"{name} must give each of the {n} source vertices a target vertex, {n} integers; got {array.dtype} of shape "
+            f"{name} must give each of the {n} source vertices a target vertex, {n} integers; got {array.dtype} of "
+            f"shape "
             f"{array.shape}."
         )
     if array.min() < 0 or array.max() >= m:

@@ -1,4 +1,5 @@
-"""Textures as (H, W, 3) arrays, and texture coordinates: images, atlases, a checkerboard, projections, seams."""
+"""Textures as (H, W, 3) arrays, and texture coordinates: images, atlases, a checkerboard,
+projections, seams."""
 
 from __future__ import annotations
 
@@ -33,7 +34,8 @@ def png(texture: np.ndarray) -> bytes:
 
 
 def checkerboard(squares: int = 16, size: int = 512) -> np.ndarray:
-    """A checkerboard of light and colored squares, whose hue encodes the position.  (size, size, 3) uint8
+    """A checkerboard of light and colored squares, whose hue encodes the position.  (size, size,
+    3) uint8
 
     >>> checkerboard(2, 4)[:, :, 0].tolist()
     [[45, 45, 235, 235], [45, 45, 235, 235], [235, 235, 210, 210], [235, 235, 210, 210]]
@@ -47,9 +49,11 @@ def checkerboard(squares: int = 16, size: int = 512) -> np.ndarray:
 
 
 def atlas(images: list[np.ndarray], uv: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """Several images side by side as one, and the texture coordinates of their faces, (F_i, 3, 2) each, in it.
+    """Several images side by side as one, and the texture coordinates of their faces, (F_i, 3,
+    2) each, in it.
 
-    Faces outside of their image are shifted by whole images; what still reaches beyond it (a repeated image) is clipped.
+    Faces outside of their image are shifted by whole images; what still reaches beyond it (a
+    repeated image) is clipped.
     """
     height, widths = max(len(image) for image in images), [image.shape[1] for image in images]
     joined = np.zeros((height, sum(widths), 3), np.uint8)
@@ -67,9 +71,9 @@ def atlas(images: list[np.ndarray], uv: list[np.ndarray]) -> tuple[np.ndarray, n
 def with_texture(mesh: Mesh, projection: Literal["planar", "spherical"] = "planar", texture: Any = None) -> Mesh:
     """The mesh with a texture, by default a checkerboard, mapped onto it by a projection.
 
-    "planar": along the shortest side of the bounding box, so front and back look the same, without a seam.
-    "spherical": longitude and latitude around the longest side; u exceeds 1 in the faces on the seam, where it repeats; faces
-    around a pole are distorted.
+    "planar": along the shortest side of the bounding box, so front and back look the same, without
+    a seam. "spherical": longitude and latitude around the longest side; u exceeds 1 in the faces on
+    the seam, where it repeats; faces around a pole are distorted.
 
     >>> with_texture(Mesh(np.eye(3), np.array([[0, 1, 2]])))
     Mesh(3 vertices, 1 faces, uv, texture)
@@ -94,7 +98,8 @@ def with_texture(mesh: Mesh, projection: Literal["planar", "spherical"] = "plana
 
 
 def split(mesh: Mesh) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """One vertex for each vertex and uv that occur together: the old vertex of each, (N',), the faces, and uv, (N', 2).
+    """One vertex for each vertex and uv that occur together: the old vertex of each, (N',), the
+    faces, and uv, (N', 2).
 
     The first N are the old vertices; copies follow.
 

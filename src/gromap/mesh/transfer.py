@@ -1,8 +1,10 @@
-"""What a plan carries to the target: colors, fields, labels and textures (App. "Transport plan visualizations").
+"""What a plan carries to the target: colors, fields, labels and textures (App. "Transport plan
+visualizations").
 
-    C_Y(y) = ∫ C_X(x) dπ(x, y) / (dα(x) dβ(y)) dα(x)          each target point takes the mean of what it receives
+    C_Y(y) = ∫ C_X(x) dπ(x, y) / (dα(x) dβ(y)) dα(x)     each target point takes the mean
 
-A texture is carried by its texture coordinates. On a seam a vertex has several of them, whose mean is meaningless, so the mean
+A texture is carried by its texture coordinates. On a seam a vertex has several of them, whose mean
+is meaningless, so the mean
 is taken on one side of the seam at a time: the side on which most of a target face lies.
 """
 
@@ -32,7 +34,8 @@ def push(plan: Plan, values: Any) -> Any:
 
 
 def push_labels(plan: Plan, labels: Any) -> tuple[np.ndarray, np.ndarray]:
-    """For each target point the label it receives most of, and its share of what it receives.  (M,), (M,)
+    """For each target point the label it receives most of, and its share of what it receives.
+    (M,), (M,)
 
     >>> import gromap
     >>> X = np.random.default_rng(0).normal(size=(40, 3)) * [3, 2, 1]
@@ -51,15 +54,18 @@ def colored(target: Mesh, source: Mesh, plan: Plan) -> Mesh:
     """The target in the colors that it receives."""
     _fits(target, source, plan)
     if source.colors is None:
-        raise ValueError("the source has no colors: give it some, as replace(source, colors=rgb) with (N, 3) in [0, 1].")
+        raise ValueError(
+            "the source has no colors: give it some, as replace(source, colors=rgb) with (N, 3) in [0, 1]."
+        )
     return replace(target, colors=push(replace(plan, numpy=True), source.colors).clip(0, 1))
 
 
 def sharpen(plan: Plan, factor: float = 4.0, steps: int = 1000, tol: float = 1e-2) -> Plan:
-    """The plan of the same linear map at a temperature so many times lower: nearly a map, for textures.
+    """The plan of the same linear map at a temperature so many times lower: nearly a map, for
+    textures.
 
-    The temperature falls as ε_n = ε_0 / √n (Chizat 2024), as in the paper's last step; then at most `steps` steps are
-    taken, until the plan misplaces less than `tol` of the mass. Γ stays as it is.
+    The temperature falls as ε_n = ε_0 / √n (Chizat 2024), as in the paper's last step; then at most
+    `steps` steps are taken, until the plan misplaces less than `tol` of the mass. Γ stays as it is.
 
     >>> import gromap
     >>> X = np.random.default_rng(0).normal(size=(40, 3)) * [3, 2, 1]
@@ -80,10 +86,12 @@ def sharpen(plan: Plan, factor: float = 4.0, steps: int = 1000, tol: float = 1e-
 def textured(target: Mesh, source: Mesh, plan: Plan) -> Mesh:
     """The target in the source's texture.
 
-    A source without uv gets a planar projection (`with_texture`), one without an image a checkerboard. Without seams every
-    target vertex takes the mean texture coordinates of what it receives, as in the paper. With seams each face chooses a side,
-    and its corners the mean over those of their 16 largest entries that are on it. Faces across a seam then end at the seam:
-    they show a little less, or more, of one side than they should, and the texture may jump by the blur of the plan.
+    A source without uv gets a planar projection (`with_texture`), one without an image a
+    checkerboard. Without seams every target vertex takes the mean texture coordinates of what it
+    receives, as in the paper. With seams each face chooses a side, and its corners the mean over
+    those of their 16 largest entries that are on it. Faces across a seam then end at the seam: they
+    show a little less, or more, of one side than they should, and the texture may jump by the blur
+    of the plan.
     """
     _fits(target, source, plan)
     if not len(target.faces):
@@ -100,7 +108,8 @@ def textured(target: Mesh, source: Mesh, plan: Plan) -> Mesh:
 def _across_seams(
     target: Mesh, source: Mesh, plan: Plan, original: np.ndarray, faces: np.ndarray, uv: np.ndarray
 ) -> np.ndarray:
-    """Texture coordinates of each target corner.  original, faces, uv: the wedges of the source, from `split`.  (F, 3, 2)"""
+    """Texture coordinates of each target corner.  original, faces, uv: the wedges of the source,
+    from `split`.  (F, 3, 2)"""
     count, chart = components(Mesh(source.vertices[original], faces))
     low, high = np.full((count, 2), np.inf), np.full((count, 2), -np.inf)
     np.minimum.at(low, chart, uv)
@@ -108,7 +117,8 @@ def _across_seams(
     extent = (high - low).max(1).clip(1e-12)  # (charts,)
     wedges = _table(original, len(source.vertices))  # (N, K)
     score = plan.score.full.mT
-    near = Plan(score, -score.lse(plan.u), plan.u, plan.b, plan.a).sparse(min(TOP, plan.shape[0]))  # rows sum to at most 1
+    # rows sum to at most 1
+    near = Plan(score, -score.lse(plan.u), plan.u, plan.b, plan.a).sparse(min(TOP, plan.shape[0]))
     senders = near.indices.reshape(len(target.vertices), -1)  # (M, k)
     shares = np.asarray(near.data, np.float64).reshape(senders.shape)
     best = np.take_along_axis(senders, shares.argmax(1)[:, None], 1)[:, 0]
@@ -140,8 +150,11 @@ def _across_seams(
     return out
 
 
-def _snapped(points: np.ndarray, anchor: np.ndarray, wedges: np.ndarray, chart: np.ndarray, uv: np.ndarray) -> np.ndarray:
-    """Texture coordinates of the nearest wedge in the anchor's chart, on the anchor's side of the seam.  (n, 2)"""
+def _snapped(
+    points: np.ndarray, anchor: np.ndarray, wedges: np.ndarray, chart: np.ndarray, uv: np.ndarray
+) -> np.ndarray:
+    """Texture coordinates of the nearest wedge in the anchor's chart, on the anchor's side of
+    the seam.  (n, 2)"""
     out = uv[anchor]
     for c in np.unique(chart[anchor]):
         inside, mine = np.flatnonzero(chart == c), np.flatnonzero(chart[anchor] == c)
@@ -165,6 +178,7 @@ def _table(original: np.ndarray, n: int) -> np.ndarray:
 def _fits(target: Mesh, source: Mesh, plan: Plan) -> None:
     if plan.shape != (len(source.vertices), len(target.vertices)):
         raise ValueError(
-            f"the plan is {plan.shape[0]} x {plan.shape[1]}, the source has {len(source.vertices)} vertices and the target "
+            f"the plan is {plan.shape[0]} x {plan.shape[1]}, the source has {len(source.vertices)} vertices and the "
+            f"target "
             f"{len(target.vertices)}: give the meshes that were matched, source second."
         )

@@ -1,1 +1,2 @@
-"""Figures of a match, which need `pip install 'gromap[plot]'`, and its report, a web page, which needs nothing else."""
+"""Figures of a match, which need `pip install 'gromap[plot]'`, and its report, a web page, which
+needs nothing else."""

@@ -1,4 +1,5 @@
-"""The figure of a barycenter: the shapes, the cloud between them, the surface through it, and the loss of each step."""
+"""The figure of a barycenter: the shapes, the cloud between them, the surface through it, and
+the loss of each step."""
 
 from __future__ import annotations
 
@@ -29,7 +30,8 @@ class Panel(NamedTuple):
 
 
 def barycenter_figure(panels: Sequence[Panel], losses: np.ndarray, surface: Mesh | None = None) -> Figure:
-    """All clouds to one scale, the barycenter last, then its surface, also in camera coordinates, and the losses."""
+    """All clouds to one scale, the barycenter last, then its surface, also in camera
+    coordinates, and the losses."""
     count = len(panels) + (surface is not None) + 1
     columns = min(COLUMNS, count)
     rows = -(-count // columns)

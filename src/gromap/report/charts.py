@@ -1,4 +1,5 @@
-"""Tables and small charts of the report, as HTML and SVG text; colors come from assets/style.css."""
+"""Tables and small charts of the report, as HTML and SVG text; colors come from
+assets/style.css."""
 
 from __future__ import annotations
 
@@ -59,7 +60,11 @@ def chart(title: str, series: dict[str, np.ndarray], log: bool = False) -> str:
         parts.append(f'<polyline class="curve c{k}" points="{line}"><title>{escape(name)}</title></polyline>')
         if len(at) <= 40:
             parts += [f'<circle class="dot c{k}" cx="{i:.1f}" cy="{j:.1f}" r="2"/>' for i, j in at]
-    keys = "".join(f'<span class="key c{k}">{escape(name)}</span>' for k, name in enumerate(curves)) if len(curves) > 1 else ""
+    keys = (
+        "".join(f'<span class="key c{k}">{escape(name)}</span>' for k, name in enumerate(curves))
+        if len(curves) > 1
+        else ""
+    )
     return _figure(title + (", log scale" if log else ""), f"{WIDTH} {HEIGHT}", parts, keys)
 
 
@@ -76,9 +81,15 @@ def bars(title: str, values: dict[str, float], unit: str) -> str:
 
 
 def plane_map(
-    s: np.ndarray, t: np.ndarray, values: np.ndarray, minima: np.ndarray, energies: Sequence[float], basins: Sequence[float]
+    s: np.ndarray,
+    t: np.ndarray,
+    values: np.ndarray,
+    minima: np.ndarray,
+    energies: Sequence[float],
+    basins: Sequence[float],
 ) -> str:
-    """The relief in bands, t upwards, and the minima as discs whose area is their basin, numbered by energy."""
+    """The relief in bands, t upwards, and the minima as discs whose area is their basin,
+    numbered by energy."""
     height, lines = relief(values, float(energies[0]))
     fine = np.asarray(scipy.ndimage.zoom(height, 8, order=3))
     bands = np.searchsorted(lines, fine) / len(lines)
@@ -90,7 +101,8 @@ def plane_map(
         y = tall * (t[-1] - minima[k, 1]) / (t[-1] - t[0])
         radius = 6 + 24 * float(basins[k]) ** 0.5
         parts.append(
-            f'<g class="minimum" data-minimum="{k}"><title>{k + 1}: energy {energies[k]:.6g}, {100 * basins[k]:.3g} % of starts'
+            f'<g class="minimum" data-minimum="{k}"><title>{k + 1}: energy {energies[k]:.6g}, {100 * basins[k]:.3g} % '
+            f"of starts"
             f'</title><circle cx="{x:.1f}" cy="{y:.1f}" r="{radius:.1f}"/>'
             f'<text x="{x:.1f}" y="{y + 3.5:.1f}" text-anchor="middle">{k + 1}</text></g>'
         )
@@ -111,6 +123,7 @@ def _png(rgb: np.ndarray) -> str:
         b"IEND": b"",
     }
     body = b"".join(
-        struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data)) for name, data in chunks.items()
+        struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+        for name, data in chunks.items()
     )
     return "data:image/png;base64," + base64.b64encode(b"\x89PNG\r\n\x1a\n" + body).decode("ascii")

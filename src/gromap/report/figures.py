@@ -42,7 +42,8 @@ def hues(hue: np.ndarray, saturation: float = 0.55) -> np.ndarray:
 
 
 def color_field(vertices: np.ndarray) -> np.ndarray:
-    """A smooth rgb color for each position: the hue changes with the height, and from left to right.  (N, 3) in [0, 1]"""
+    """A smooth rgb color for each position: the hue changes with the height, and from left to
+    right.  (N, 3) in [0, 1]"""
     x, y, _ = ((vertices - vertices.min(0)) / np.ptp(vertices, axis=0).clip(TINY)).T
     return hues(0.95 - 0.8 * y + 0.12 * np.tanh(5 * x - 2.5))
 
@@ -50,9 +51,11 @@ def color_field(vertices: np.ndarray) -> np.ndarray:
 def correspondence_figure(
     source: Mesh, target: Mesh, colors: np.ndarray, pushed: np.ndarray, title: str = "", caption: str = ""
 ) -> Figure:
-    """Both meshes side by side and to the same scale, from the front and from the back; y is up, z to the front.
+    """Both meshes side by side and to the same scale, from the front and from the back; y is up,
+    z to the front.
 
-    colors: rgb of each source vertex, (N, 3) in [0, 1].  pushed: rgb of each target vertex, such as `sol.push(colors)`.
+    colors: rgb of each source vertex, (N, 3) in [0, 1].  pushed: rgb of each target vertex, such as
+    `sol.push(colors)`.
     """
     sides = [("source", source, np.asarray(colors)), ("target", target, np.asarray(pushed))]
     for name, mesh, rgb in sides:
@@ -80,7 +83,8 @@ def correspondence_figure(
 
 
 def render(mesh: Mesh, rgb: np.ndarray, camera: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The triangles that face the viewer, (F, 3, 2), the farthest first, and their colors in the light, (F, 3).
+    """The triangles that face the viewer, (F, 3, 2), the farthest first, and their colors in the
+    light, (F, 3).
 
     camera: rows to the right, up, towards the viewer.
     """
@@ -96,9 +100,12 @@ def render(mesh: Mesh, rgb: np.ndarray, camera: np.ndarray) -> tuple[np.ndarray,
 
 
 def add_triangles(axes: Axes, triangles: np.ndarray, colors: np.ndarray, linewidth: float = 0.3) -> None:
-    """Draw triangles, (F, 3, 2), in their colors, (F, 3); lines of the same colors hide the gaps between them."""
+    """Draw triangles, (F, 3, 2), in their colors, (F, 3); lines of the same colors hide the gaps
+    between them."""
     collections = extra("matplotlib.collections", "plot", "matplotlib")
-    axes.add_collection(collections.PolyCollection(list(triangles), facecolors=colors, edgecolors=colors, linewidths=linewidth))
+    axes.add_collection(
+        collections.PolyCollection(list(triangles), facecolors=colors, edgecolors=colors, linewidths=linewidth)
+    )
 
 
 def camera_at(azimuth: float) -> np.ndarray:

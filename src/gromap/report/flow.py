@@ -86,7 +86,8 @@ def _hues(cloud: np.ndarray) -> np.ndarray:
 
 
 def _aligned(target: np.ndarray, end: np.ndarray) -> np.ndarray:
-    """The target in the pose of the last frame: GW ignores rotations, so the best of many angles, mirrored or not."""
+    """The target in the pose of the last frame: GW ignores rotations, so the best of many
+    angles, mirrored or not."""
     center, target = end.mean(0), target - target.mean(0)
     angles = [(t, m) for t in np.arange(0, 2 * np.pi, 0.05) for m in (1, -1)]
     turns = [np.array([[np.cos(t), -np.sin(t)], [m * np.sin(t), m * np.cos(t)]]) for t, m in angles]

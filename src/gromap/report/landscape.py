@@ -1,4 +1,5 @@
-"""The figure of a landscape: contour lines of the objective on the plane of the minima, and what each minimum matches."""
+"""The figure of a landscape: contour lines of the objective on the plane of the minima, and what
+each minimum matches."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ LEVELS = 18  # contour lines
 
 
 def landscape_figure(land: Landscape, resolution: int, pictures: int) -> Figure:
-    """Minima as discs whose area is their share of the starts, numbered by energy; pictures of the lowest above and below."""
+    """Minima as discs whose area is their share of the starts, numbered by energy; pictures of
+    the lowest above and below."""
     plane = land.plane(resolution)
     shown = _pictures(land, min(pictures, len(land)))
     figure = new_figure(figsize=(13, 10.5) if shown else (9, 8))
@@ -74,13 +76,15 @@ def _number(axes: Axes, plane: Plane, basins: np.ndarray) -> None:
 
 
 def relief(values: np.ndarray, floor: float) -> tuple[np.ndarray, np.ndarray]:
-    """The height of the objective above the lowest minimum, in decades, and the contour levels: dense near the bottom."""
+    """The height of the objective above the lowest minimum, in decades, and the contour levels:
+    dense near the bottom."""
     height = np.log10(1e-3 + np.maximum(values - floor, 0) / abs(floor))
     return height, np.linspace(height.min(), np.quantile(height, 0.97), LEVELS)
 
 
 def _pictures(land: Landscape, count: int) -> list[tuple[np.ndarray, np.ndarray]]:
-    """The target in the colors that each of the lowest minima gives it: points (n, 2) on the page, and rgb (n, 3)."""
+    """The target in the colors that each of the lowest minima gives it: points (n, 2) on the
+    page, and rgb (n, 3)."""
     if land.pair is None:
         return []
     source, target = (s.measure.points.double().cpu().numpy() for s in (land.pair.x, land.pair.y))
@@ -98,7 +102,8 @@ def _pictures(land: Landscape, count: int) -> list[tuple[np.ndarray, np.ndarray]
 
 
 def _page(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Where points fall on the page, seen a little from the side, y up; and the order in which to draw them."""
+    """Where points fall on the page, seen a little from the side, y up; and the order in which
+    to draw them."""
     if points.shape[1] == 2:
         return points, np.arange(len(points))
     turn = np.radians(25)

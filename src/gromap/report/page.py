@@ -1,7 +1,9 @@
-"""The report: one HTML file that shows a match between two meshes or clouds, and loads nothing from the network.
+"""The report: one HTML file that shows a match between two meshes or clouds, and loads nothing
+from the network.
 
-The file holds both shapes, the colors of every mode as the plan transports them, and the factors of the plan, so that a click
-gives the exact row π_ij = exp(q_i·k_j + u_i + v_j) of any point. assets/ has the template, the style and the viewer.
+The file holds both shapes, the colors of every mode as the plan transports them, and the factors of
+the plan, so that a click gives the exact row π_ij = exp(q_i·k_j + u_i + v_j) of any point. assets/
+has the template, the style and the viewer.
 """
 
 from __future__ import annotations
@@ -48,17 +50,20 @@ def write_report(
     settings: Mapping[str, object] | None = None,
     force: bool = False,
 ) -> Path:
-    """Write the page of a match: both shapes, what the plan carries from one to the other, and how the solver got there.
+    """Write the page of a match: both shapes, what the plan carries from one to the other, and
+    how the solver got there.
 
-    source, target: meshes, or clouds without faces, whose vertices were matched. A target that carries the very texture of the
-    source, with uv of its own, is drawn with it.  labels: (N,) integers on the source.  error: (N,) floats, how far each
-    source point lands from the truth.  landscape: of the same two clouds.  settings: shown in a table.
+    source, target: meshes, or clouds without faces, whose vertices were matched. A target that
+    carries the very texture of the source, with uv of its own, is drawn with it.  labels: (N,)
+    integers on the source.  error: (N,) floats, how far each source point lands from the truth.
+    landscape: of the same two clouds.  settings: shown in a table.
 
     >>> import gromap, numpy as np, tempfile, pathlib
     >>> X = np.random.default_rng(0).normal(size=(60, 3)) * [3, 2, 1]
     >>> cloud = gromap.mesh.Mesh(X, np.zeros((0, 3), int))
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     page = write_report(pathlib.Path(folder) / "match.html", cloud, cloud, gromap.solve(X, X))
+    ...     path = pathlib.Path(folder) / "match.html"
+    ...     page = write_report(path, cloud, cloud, gromap.solve(X, X))
     ...     page.stat().st_size > 500_000                             # the viewer is inside
     True
     """
@@ -89,12 +94,16 @@ def write_report(
     blocks |= {f"minimum-{k}": colors for k, colors in enumerate(painted)}
     facts = {
         "sides": _sides((source, target), points, frames),
-        "modes": {key: {k: getattr(mode, k) for k in ("name", "note", "ramp", "swatches")} for key, mode in modes.items()},
+        "modes": {
+            key: {k: getattr(mode, k) for k in ("name", "note", "ramp", "swatches")} for key, mode in modes.items()
+        },
         "factors": "q" in probe,
         "yaw": 0 if _flat(points[0]) and _flat(points[1]) else 0.45,
         "ramp": paint.RAMP.tolist(),
     }
-    text = _page(title or "A match by gromap", facts, match_tab(solution, settings), landscape_tab(landscape, len(painted)))
+    text = _page(
+        title or "A match by gromap", facts, match_tab(solution, settings), landscape_tab(landscape, len(painted))
+    )
     before, after = text.split("<!--blocks-->")
     with replacing(path) as temporary, temporary.open("w", encoding="utf-8") as file:
         file.write(before)
@@ -121,7 +130,8 @@ def _page(title: str, facts: dict[str, Any], match: str, landscape: str) -> str:
 
 
 def _shape_blocks(meshes: tuple[Mesh, Mesh], points: tuple[np.ndarray, np.ndarray]) -> dict[str, np.ndarray]:
-    """Positions, triangles, and a texture where the source has uv; the target only shows uv if they are into the same image."""
+    """Positions, triangles, and a texture where the source has uv; the target only shows uv if
+    they are into the same image."""
     source, target = meshes
     blocks = {}
     for name, mesh, place in zip(("source", "target"), meshes, points, strict=True):
@@ -137,8 +147,11 @@ def _shape_blocks(meshes: tuple[Mesh, Mesh], points: tuple[np.ndarray, np.ndarra
     return blocks
 
 
-def _sides(meshes: tuple[Mesh, Mesh], points: tuple[np.ndarray, ...], frames: tuple[np.ndarray, ...]) -> list[dict[str, Any]]:
-    """How each shape is named and placed; both are drawn to the same scale unless one is more than twice the other."""
+def _sides(
+    meshes: tuple[Mesh, Mesh], points: tuple[np.ndarray, ...], frames: tuple[np.ndarray, ...]
+) -> list[dict[str, Any]]:
+    """How each shape is named and placed; both are drawn to the same scale unless one is more
+    than twice the other."""
     boxes = [(z.min(0).astype(np.float64), z.max(0).astype(np.float64)) for z in points]
     sizes = [float(np.linalg.norm(high - low)) or 1.0 for low, high in boxes]
     units = [max(sizes)] * 2 if max(sizes) <= 2 * min(sizes) else sizes
@@ -157,7 +170,8 @@ def _flat(points: np.ndarray) -> bool:
 
 
 def _minima_colors(land: Landscape | None, colors: np.ndarray) -> list[np.ndarray]:
-    """The colors that each of the lowest minima carries to the target, from a sample of the source."""
+    """The colors that each of the lowest minima carries to the target, from a sample of the
+    source."""
     if land is None or land.pair is None:
         return []
     some = np.random.default_rng(0).permutation(len(colors))[:SAMPLE]
@@ -175,7 +189,9 @@ def _free(path: Path, force: bool) -> Path:
     if path.suffix.lower() not in (".html", ".htm"):
         raise ValueError(f"the report is a web page, so its name must end in .html, got {str(path)!r}.")
     if not path.parent.is_dir():
-        raise FileNotFoundError(f"there is no folder {str(path.parent)!r} for the report: create it, or choose another one.")
+        raise FileNotFoundError(
+            f"there is no folder {str(path.parent)!r} for the report: create it, or choose another one."
+        )
     if path.is_dir():
         raise IsADirectoryError(f"{str(path)!r} is a folder: choose another name for the report.")
     if path.exists() and not force:
@@ -197,7 +213,9 @@ def _check_mesh(name: str, mesh: Mesh, count: int) -> None:
     if mesh.colors is not None and np.shape(mesh.colors) != (count, 3):
         raise ValueError(f"the {name} needs rgb colors of shape ({count}, 3), got {np.shape(mesh.colors)}.")
     if mesh.uv is not None and np.shape(mesh.uv) != (len(faces), 3, 2):
-        raise ValueError(f"the {name} needs uv of shape ({len(faces)}, 3, 2), one for each corner, got {np.shape(mesh.uv)}.")
+        raise ValueError(
+            f"the {name} needs uv of shape ({len(faces)}, 3, 2), one for each corner, got {np.shape(mesh.uv)}."
+        )
 
 
 def _check_labels(labels: Any, n: int) -> np.ndarray | None:
@@ -205,7 +223,9 @@ def _check_labels(labels: Any, n: int) -> np.ndarray | None:
         return None
     array = np.asarray(labels)
     if array.shape != (n,) or array.dtype.kind not in "iu":
-        raise ValueError(f"labels must be integers of shape ({n},), one per source vertex; got {array.dtype} of {array.shape}.")
+        raise ValueError(
+            f"labels must be integers of shape ({n},), one per source vertex; got {array.dtype} of {array.shape}."
+        )
     if (kinds := len(np.unique(array))) > paint.LABELS:
         raise ValueError(f"labels has {kinds} different values and the page shows at most {paint.LABELS}: group them.")
     return array
@@ -216,7 +236,9 @@ def _check_error(error: Any, n: int) -> np.ndarray | None:
         return None
     array = np.asarray(error, dtype=np.float64)
     if array.shape != (n,) or not np.isfinite(array).all():
-        raise ValueError(f"error must be finite numbers of shape ({n},), one per source vertex; got shape {array.shape}.")
+        raise ValueError(
+            f"error must be finite numbers of shape ({n},), one per source vertex; got shape {array.shape}."
+        )
     return array
 
 

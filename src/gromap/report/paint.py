@@ -1,4 +1,5 @@
-"""The colors of the report: for each color mode, rgb bytes of the source and, transported by the plan, of the target."""
+"""The colors of the report: for each color mode, rgb bytes of the source and, transported by the
+plan, of the target."""
 
 from __future__ import annotations
 
@@ -31,7 +32,8 @@ class Mode:
 
 
 def carry(plan: Plan, fields: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Each row's average of the fields on the columns, Σ_j π_ij w_j / Σ_j π_ij, in one sweep over the tiles that hold mass."""
+    """Each row's average of the fields on the columns, Σ_j π_ij w_j / Σ_j π_ij, in one sweep
+    over the tiles that hold mass."""
     stacked = np.concatenate([field.reshape(len(field), -1) for field in fields.values()], 1)
     moved, weights = plan @ np.concatenate([stacked, np.ones((len(stacked), 1))], 1), plan.a.cpu().numpy()
     sound = (weights > 0).all() and (moved[:, -1] > weights / 2).all()  # else a row has lost its mass to underflow
@@ -43,7 +45,8 @@ def carry(plan: Plan, fields: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
 def fields_of(
     source: Mesh, points: np.ndarray, frame: np.ndarray, labels: np.ndarray | None, error: np.ndarray | None
 ) -> dict[str, np.ndarray]:
-    """The fields that the plan carries from the source to the target; points: those of the source, in space."""
+    """The fields that the plan carries from the source to the target; points: those of the
+    source, in space."""
     seen = points @ frame.T.astype(np.float64)
     unit = in_units(points)
     fields = {
@@ -77,18 +80,26 @@ def modes_of(
     modes["coordinates"] = Mode("Coordinates", note, *both("coordinates"))
     if "labels" in fields:
         names, palette = np.unique(labels), as_bytes(hues(0.05 + 0.618034 * np.arange(fields["labels"].shape[1]), 0.6))
-        swatches = tuple((str(name), f"rgb({r} {g} {b})") for name, (r, g, b) in zip(names.tolist(), palette, strict=True))
+        swatches = tuple(
+            (str(name), f"rgb({r} {g} {b})") for name, (r, g, b) in zip(names.tolist(), palette, strict=True)
+        )
         note = "Labels of the source; each target point takes the likeliest."
-        modes["labels"] = Mode("Labels", note, *both("labels", lambda values: palette[values.argmax(1)]), swatches=swatches)
+        modes["labels"] = Mode(
+            "Labels", note, *both("labels", lambda values: palette[values.argmax(1)]), swatches=swatches
+        )
     if "error" in fields:
         top = _top(fields["error"])
-        note = f"Error of each source point against the truth, mean {fields['error'].mean():.4g}, carried to the target."
+        note = (
+            f"Error of each source point against the truth, mean {fields['error'].mean():.4g}, carried to the target."
+        )
         modes["error"] = Mode(
             "Error", note, *both("error", lambda values: ramp(values[:, 0] / top)), ramp=("0", _more(top, ""))
         )
     top = _top(np.concatenate(spreads))
     note = "How far the image of each point spreads on the other shape, as a share of its diagonal."
-    modes["spread"] = Mode("Spread", note, ramp(spreads[0] / top), ramp(spreads[1] / top), ramp=("0", _more(100 * top, " %")))
+    modes["spread"] = Mode(
+        "Spread", note, ramp(spreads[0] / top), ramp(spreads[1] / top), ramp=("0", _more(100 * top, " %"))
+    )
     return modes
 
 
@@ -102,7 +113,8 @@ def _more(top: float, unit: str) -> str:
 
 
 def spread(carried: dict[str, np.ndarray], points: np.ndarray) -> np.ndarray:
-    """√(E|x|² - |E x|²) for the images x of each point among these points, as a share of their diagonal."""
+    """√(E|x|² - |E x|²) for the images x of each point among these points, as a share of their
+    diagonal."""
     variance = carried["norm"][:, 0] - (carried["place"] ** 2).sum(1)
     size = np.linalg.norm(np.ptp(in_units(points), axis=0))
     return np.sqrt(variance.clip(0)) / max(float(size), TINY)
@@ -138,7 +150,8 @@ def texture_of(mesh: Mesh) -> np.ndarray:
 
 
 def at_vertices(mesh: Mesh, texture: np.ndarray) -> np.ndarray:
-    """The texture where the corners of each vertex lie, on average; gray where it has none.  (N, 3) in [0, 1]"""
+    """The texture where the corners of each vertex lie, on average; gray where it has none.  (N,
+    3) in [0, 1]"""
     assert mesh.uv is not None
     height, width = texture.shape[:2]
     u, v = np.mod(mesh.uv.reshape(-1, 2), 1).T

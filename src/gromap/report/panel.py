@@ -7,7 +7,8 @@ from html import escape
 
 import numpy as np
 
-from gromap._solution import Solution, Stats
+from gromap._solution import Solution
+from gromap._stats import Stats
 from gromap.report import charts
 from gromap.search.landscape import Landscape
 
@@ -56,7 +57,8 @@ def _rows(solution: Solution, stats: Stats) -> list[tuple[str, str]]:
 
 
 def landscape_tab(land: Landscape | None, painted: int) -> str:
-    """The plane of the minima, and their list; the first `painted` ones can be shown on the target."""
+    """The plane of the minima, and their list; the first `painted` ones can be shown on the
+    target."""
     if land is None:
         return ""
     parts = [f"<p>{len(land)} minima. Choose one to see the colors that its match carries to the target.</p>"]
@@ -69,7 +71,11 @@ def landscape_tab(land: Landscape | None, painted: int) -> str:
         )
     rows = []
     for k, (energy, basin) in enumerate(zip(land.energies.tolist(), land.basins.tolist(), strict=True)):
-        name = f'<button type="button" data-minimum="{k}" aria-pressed="false">{k + 1}</button>' if k < painted else str(k + 1)
+        name = (
+            f'<button type="button" data-minimum="{k}" aria-pressed="false">{k + 1}</button>'
+            if k < painted
+            else str(k + 1)
+        )
         rows.append(f"<tr><td>{name}</td><td>{energy:.6g}</td><td>{100 * basin:.1f} %</td></tr>")
     head = '<tr><th scope="col">Minimum</th><th scope="col">Energy</th><th scope="col">Starts</th></tr>'
     parts.append(f'<table class="minima">{head}{"".join(rows)}</table>')

@@ -1,6 +1,8 @@
-"""Arrays inside a page: deflated bytes in base64, one <script> element each, read back by assets/data.js.
+"""Arrays inside a page: deflated bytes in base64, one <script> element each, read back by
+assets/data.js.
 
-The bytes of an array are stored in planes, all first bytes, then all second bytes, and so on: they deflate better this way.
+The bytes of an array are stored in planes, all first bytes, then all second bytes, and so on: they
+deflate better this way.
 """
 
 from __future__ import annotations
@@ -29,9 +31,11 @@ def block(name: str, array: np.ndarray) -> str:
 
 
 def probe_blocks(plan: Plan) -> dict[str, np.ndarray]:
-    """The arrays from which the page computes any row or column: q, k, u, v of π_ij = exp(q_i·k_j + u_i + v_j), in nats.
+    """The arrays from which the page computes any row or column: q, k, u, v of π_ij =
+    exp(q_i·k_j + u_i + v_j), in nats.
 
-    A plan without factors gives the largest entries of each row and column, as shares of its mass, and their indices.
+    A plan without factors gives the largest entries of each row and column, as shares of its mass,
+    and their indices.
     """
     factors = plan.score.tensors()
     if "q" in factors:

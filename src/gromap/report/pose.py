@@ -1,7 +1,9 @@
-"""How the report poses its shapes: a frame for the source, and a rotation that aligns the target with it.
+"""How the report poses its shapes: a frame for the source, and a rotation that aligns the target
+with it.
 
-Files do not say which way is up. The source is seen along its thinnest axis, with y up (z if y is the thinnest); the target is
-turned towards the source by the rotation R that the plan suggests, max_R Σ_ij π_ij <x_i, R y_j>, unless both already agree.
+Files do not say which way is up. The source is seen along its thinnest axis, with y up (z if y is
+the thinnest); the target is turned towards the source by the rotation R that the plan suggests,
+max_R Σ_ij π_ij <x_i, R y_j>, unless both already agree.
 """
 
 from __future__ import annotations
@@ -21,7 +23,8 @@ def upright(points: np.ndarray) -> np.ndarray:
 
 
 def beside(points: np.ndarray, images: np.ndarray, weights: np.ndarray, frame: np.ndarray) -> np.ndarray:
-    """The frame of the target, whose `points` come from `images` in the source; a mirrored match is no turn.  (3, 3)"""
+    """The frame of the target, whose `points` come from `images` in the source; a mirrored match
+    is no turn.  (3, 3)"""
     centered = [z - weights @ z / weights.sum() for z in (images.astype(np.float64), points.astype(np.float64))]
     left, size, right = np.linalg.svd(centered[0].T * weights @ centered[1])
     most = np.prod([np.sqrt(weights @ (z**2).sum(1)) for z in centered])

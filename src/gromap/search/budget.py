@@ -1,4 +1,5 @@
-"""How much a search spends, and where: every number that the search was tuned by, with the figure that chose it."""
+"""How much a search spends, and where: every number that the search was tuned by, with the
+figure that chose it."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ class SearchBudget:
     """Points of the clouds of line 5. On a GPU 256, as many as one launch serves."""
 
     heats: tuple[float, ...] = (5e-2, 1.5e-2, 5e-3)
-    """Temperatures of line 2, over the constant of the energy. Without them vessels are missed by 2 to 5 % in 4 of 15 runs."""
+    """Temperatures of line 2, over the constant of the energy. Without them vessels are missed
+    by 2 to 5 % in 4 of 15 runs."""
 
     flipped_axes: int = 3
     """Leading axes whose signs are tried, 2³ of them in line 1."""
@@ -39,7 +41,8 @@ class SearchBudget:
     """Rounds of these, at most. 4 missed a valley of the man by 0.4 %."""
 
     launch_steps: int = 12
-    """Outer steps of lines 3 and 4 where a batch is one launch, nothing merged on the way. 24 are no better on 84 runs."""
+    """Outer steps of lines 3 and 4 where a batch is one launch, nothing merged on the way. 24
+    are no better on 84 runs."""
 
     sinkhorn_steps: int = 31
     """Of each outer step of lines 2 to 4."""
@@ -51,7 +54,8 @@ class SearchBudget:
     """Misplaced mass at which an outer step of lines 2 to 5 ends."""
 
     still: float = 0.1
-    """Share of the tolerance of the energy, for 8 |Γ - Γ'|² of one step, at which a start has settled."""
+    """Share of the tolerance of the energy, for 8 |Γ - Γ'|² of one step, at which a start has
+    settled."""
 
     same: float = 0.15
     """Relative distance of two Γ that count as one, entries in units of √(σ_d σ_e)."""
@@ -60,7 +64,8 @@ class SearchBudget:
     """Distinct minima that are worth a finer cloud."""
 
     doubt: float = 0.15
-    """Relative gap of energies that the clouds of line 5 cannot tell. With 1 %, one match of sixteen ended 1 to 6 % high."""
+    """Relative gap of energies that the clouds of line 5 cannot tell. With 1 %, one match of
+    sixteen ended 1 to 6 % high."""
 
     middle_points: int = 800
     """Points that tell most of these apart. On a GPU 3000, the coarsest level itself."""

@@ -1,7 +1,9 @@
-"""Left and right: whether a match keeps the orientation of space, which Gromov-Wasserstein cannot see.
+"""Left and right: whether a match keeps the orientation of space, which Gromov-Wasserstein
+cannot see.
 
-Four points span a signed volume. A match keeps left and right apart if the volumes of small tetrahedra keep their sign; a
-mirrored one turns them over. Tetrahedra are drawn among neighbors, so that a change of pose does not matter.
+Four points span a signed volume. A match keeps left and right apart if the volumes of small
+tetrahedra keep their sign; a mirrored one turns them over. Tetrahedra are drawn among neighbors, so
+that a change of pose does not matter.
 """
 
 from __future__ import annotations
@@ -21,21 +23,27 @@ TETRAHEDRA = 4000
 
 
 def handedness(problem: CntProblem) -> Callable[[CntProblem, Tensor, Potentials], float]:
-    """A function of a match on coarse clouds that is > 0 where it keeps orientations, between -1 and 1."""
+    """A function of a match on coarse clouds that is > 0 where it keeps orientations, between -1
+    and 1."""
     assert problem.pair is not None
     x, y = problem.pair.x, problem.pair.y
     px, py = ((s.measure.points if s.vertices is None else s.vertices).double() for s in (x, y))
     for space, points in ((x, px), (y, py)):
         if points.shape[1] != 3:
-            raise ValueError(f"chirality needs points in space, (N, 3); {space.name} has {points.shape[1]} coordinates.")
+            raise ValueError(
+                f"chirality needs points in space, (N, 3); {space.name} has {points.shape[1]} coordinates."
+            )
     some = torch.randperm(len(px), generator=torch.Generator().manual_seed(0))[:SAMPLE].to(px.device)
     corners = _corners(px[some])
 
     def hand(coarse: CntProblem, gamma: Tensor, duals: Potentials) -> float:
-        """The mean sign of det(T x) / det(x), weighted by |det(x)|, for the barycentric map T of the match."""
+        """The mean sign of det(T x) / det(x), weighted by |det(x)|, for the barycentric map T of
+        the match."""
         cols = lifted_score(gamma, coarse.x, problem.y, problem.eps, norms=(coarse.x_norms, problem.y_norms))
         g = -cols.mT.lse(duals.f + coarse.log_a)  # Interpolate
-        score = lifted_score(gamma, problem.x[some], problem.y, problem.eps, norms=(problem.x_norms[some], problem.y_norms))
+        score = lifted_score(
+            gamma, problem.x[some], problem.y, problem.eps, norms=(problem.x_norms[some], problem.y_norms)
+        )
         v = g + problem.log_b
         moved = score.apply(-score.lse(v), v, py.to(problem.y)).double()
         before, after = _volumes(px[some], corners), _volumes(moved, corners)

@@ -1,4 +1,5 @@
-"""Batches of starts down to distinct minima: a few outer steps at a time, starts that came together merged on the way."""
+"""Batches of starts down to distinct minima: a few outer steps at a time, starts that came
+together merged on the way."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ from gromap.transport.sinkhorn import Potentials, Sinkhorn
 
 
 def axis_units(problem: CntProblem) -> Tensor:
-    """√(σ_d σ_e), to compare Γ by: as it is, a long axis hides the others; in correlations, noise counts as much.  (D, E)"""
+    """√(σ_d σ_e), to compare Γ by: as it is, a long axis hides the others; in correlations,
+    noise counts as much.  (D, E)"""
     sx, sy = problem.spread
     unit = (sx[:, None] * sy).sqrt()
     return unit.clamp(min=max(1e-6 * float(unit.max()), 1e-30))  # all points may be one
@@ -34,11 +36,13 @@ def descend(
     rounds: int | None = None,
     launch_steps: int | None = None,
 ) -> Minima:
-    """Run a batch of starts down to distinct minima; small clouds on a GPU take one launch for all of it.
+    """Run a batch of starts down to distinct minima; small clouds on a GPU take one launch for
+    all of it.
 
-    tol: energies that change by less in a round have settled.  keep: of the distinct ones, the worse third is dropped in each
-    round, down to so many; None = all stay to the end.  count: how many starts each one stands for.  launch_steps: outer steps
-    in one launch, None = those of all rounds.
+    tol: energies that change by less in a round have settled.  keep: of the distinct ones, the
+    worse third is dropped in each round, down to so many; None = all stay to the end.  count: how
+    many starts each one stands for.  launch_steps: outer steps in one launch, None = those of all
+    rounds.
     """
     rounds = budget.rounds if rounds is None else rounds
     inner = budget.sinkhorn_steps if sinkhorn_steps is None else sinkhorn_steps
@@ -69,7 +73,8 @@ def descend(
 def _launch(
     problem: CntProblem, gamma: Tensor, count: Tensor, tol: float, budget: SearchBudget, inner: int, outer: int
 ) -> Minima | None:
-    """Where a batch of starts is after so many outer steps, or has settled; None where no kernel serves such clouds."""
+    """Where a batch of starts is after so many outer steps, or has settled; None where no kernel
+    serves such clouds."""
     if not fused_for(problem.x):
         return None
     from gromap.search import descent_kernel
@@ -94,7 +99,8 @@ def _merged(minima: Minima, unit: Tensor, same: float) -> tuple[Minima, Tensor]:
 
 
 def cooled(problem: CntProblem, gamma: Tensor, tol: float, budget: SearchBudget) -> tuple[Tensor, Tensor]:
-    """Γ after a few outer steps at each of the heats, merged, and how many starts each one stands for.  (K, D, E), (K,)"""
+    """Γ after a few outer steps at each of the heats, merged, and how many starts each one
+    stands for.  (K, D, E), (K,)"""
     count = gamma.new_ones(len(gamma))
     for eps in (share * problem.constant for share in budget.heats):
         if eps > problem.eps:
@@ -104,7 +110,8 @@ def cooled(problem: CntProblem, gamma: Tensor, tol: float, budget: SearchBudget)
 
 
 def merge(gamma: Tensor, energy: Tensor, same: float) -> Tensor:
-    """For each Γ the index of the lowest one that it is the same as, within a relative distance.  (S,)"""
+    """For each Γ the index of the lowest one that it is the same as, within a relative distance.
+    (S,)"""
     order = energy.argsort(stable=True)
     flat = gamma[order].flatten(1)
     size = flat.norm(dim=1)
@@ -122,7 +129,8 @@ def merge(gamma: Tensor, energy: Tensor, same: float) -> Tensor:
 
 
 def distinct(gamma: Tensor, energy: Tensor, count: Tensor, same: float) -> tuple[Tensor, Tensor]:
-    """The indices of distinct Γ, the lowest first, and how many starts each stands for.  (K,) twice"""
+    """The indices of distinct Γ, the lowest first, and how many starts each stands for.  (K,)
+    twice"""
     owner = merge(gamma, energy, same)
     leaders = owner.unique()
     leaders = leaders[energy[leaders].argsort(stable=True)]

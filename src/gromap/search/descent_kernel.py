@@ -1,15 +1,17 @@
 # pyright: reportCallIssue=false, reportArgumentType=false, reportOptionalMemberAccess=false, reportIndexIssue=false, reportGeneralTypeIssues=false, reportOperatorIssue=false
-"""A few outer steps of CNT-GW on small clouds, whole: one launch for a batch of starts, one program for each start.
+"""A few outer steps of CNT-GW on small clouds, whole: one launch for a batch of starts, one
+program for each start.
 
-On a GPU, small problems wait for launches from Python. Here a program keeps Γ and both potentials to itself and runs, for each
-outer step, until Γ has settled,
+On a GPU, small problems wait for launches from Python. Here a program keeps Γ and both potentials
+to itself and runs, for each outer step, until Γ has settled,
 
     s   <- score of C_Γ, kept in memory of its own, which stays in the caches
     f,g <- a standard step through log-sum-exp, which is safe after any change of Γ
     f,g <- symmetrized steps with momentum, as sinkhorn.py, until the marginals are met
     Γ'  <- Xᵀ π Y
 
-in bits and float32. All columns of a block of rows are in registers at once, hence the bound on the size of the clouds.
+in bits and float32. All columns of a block of rows are in registers at once, hence the bound on the
+size of the clouds.
 """
 
 from __future__ import annotations
@@ -68,9 +70,11 @@ def descents(
     tol: float,
     still: float,
 ) -> Descent | None:
-    """Outer steps from a batch of Γ and of potentials zero, each with at most `inner` Sinkhorn steps down to `tol`.
+    """Outer steps from a batch of Γ and of potentials zero, each with at most `inner` Sinkhorn
+    steps down to `tol`.
 
-    A start stops once 8 |Γ - Γ'|² <= still.  None where the card has no room for it.  x, y: features.  norms: |X_i|² and
+    A start stops once 8 |Γ - Γ'|² <= still.  None where the card has no room for it.  x, y:
+    features.  norms: |X_i|² and
     |Y_j|².  logs: of the weights.
     """
     batch, (n, d), (m, e) = len(gamma), x.shape, y.shape
@@ -130,7 +134,8 @@ def descent_kernel(
     X, Y, XN, YN, LA, LB, GAMMA, NEW, F, G, R, ERROR, SCRATCH, n, m, unit, outer, inner, tol, still, least,
     NP: tl.constexpr, MP: tl.constexpr, width: tl.constexpr, BM: tl.constexpr,
 ):  # fmt: skip
-    """One start. Rows pass through memory between blocks and whole vectors: `debug_barrier` is where the threads meet."""
+    """One start. Rows pass through memory between blocks and whole vectors: `debug_barrier` is
+    where the threads meet."""
     batch = tl.program_id(0).to(tl.int64)
     S, U = SCRATCH + batch * NP * (MP + 1), SCRATCH + batch * NP * (MP + 1) + NP * MP
     F, G, R = F + batch * n, G + batch * m, R + batch * n

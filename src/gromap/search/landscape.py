@@ -1,8 +1,10 @@
-"""The landscape of a match: its local minima, how many starts each attracts, and the plane in which they lie.
+"""The landscape of a match: its local minima, how many starts each attracts, and the plane in
+which they lie.
 
-Random linear maps Γ_0 run down to the minima of D_ε as one batch on coarse clouds; minima are told apart by their Γ. A
-principal component analysis of the minima, weighted by their basins, gives the plane that shows most of them, and the
-objective C + 8 D_ε(Γ) is drawn on it (sec. Experiments, Fig. kids_landscape).
+Random linear maps Γ_0 run down to the minima of D_ε as one batch on coarse clouds; minima are told
+apart by their Γ. A principal component analysis of the minima, weighted by their basins, gives the
+plane that shows most of them, and the objective C + 8 D_ε(Γ) is drawn on it (sec. Experiments, Fig.
+kids_landscape).
 """
 
 from __future__ import annotations
@@ -72,7 +74,9 @@ class Landscape:
                 "  hardly two starts end at the same minimum: the shapes are so symmetric that minima form a continuum"
             )
         shown = list(zip(self.energies, self.basins, strict=True))
-        lines += [f"  {k:>3}   energy {e:.6f}   attracts {b:.1%}".replace("%", " %") for k, (e, b) in enumerate(shown[:10])]
+        lines += [
+            f"  {k:>3}   energy {e:.6f}   attracts {b:.1%}".replace("%", " %") for k, (e, b) in enumerate(shown[:10])
+        ]
         return "\n".join(lines + ([f"  and {len(shown) - 10} more"] if len(shown) > 10 else []))
 
     @property
@@ -91,7 +95,8 @@ class Landscape:
         return (self.found.count / self.found.count.sum()).cpu().numpy()
 
     def plan(self, k: int = 0) -> Plan:
-        """The coupling of all points at one minimum: its potentials extended from the coarse clouds."""
+        """The coupling of all points at one minimum: its potentials extended from the coarse
+        clouds."""
         pair, gamma = self._pair(), self.found.gamma[k]
         full = CntGW(truncation=None).problem(pair)
         duals = interpolate(self.coarse, gamma, self.found.potentials(k), full)
@@ -125,13 +130,16 @@ class Landscape:
             for c, h in zip((low + high) / 2, half, strict=True)
         )
         grid = torch.cartesian_prod(t, s).flip(-1).to(flat)  # rows of equal t
-        values = [objective(self.coarse, center + (part @ axes).unflatten(1, center.shape)) for part in grid.split(BATCH)]
+        values = [
+            objective(self.coarse, center + (part @ axes).unflatten(1, center.shape)) for part in grid.split(BATCH)
+        ]
         array = lambda z: z.cpu().numpy()  # noqa: E731
         value = torch.cat(values).view(resolution, resolution)
         return Plane(array(s), array(t), array(value), array(at), array(center), array(axes.unflatten(1, center.shape)))
 
     def plot(self, path: str | Path | None = None, resolution: int = 40, pictures: int = 8) -> Figure:
-        """The plane with contour lines, minima, basins and energies; for shapes in 2-D or 3-D also their matchings."""
+        """The plane with contour lines, minima, basins and energies; for shapes in 2-D or 3-D
+        also their matchings."""
         from gromap.report.landscape import landscape_figure
 
         figure = landscape_figure(self, resolution, pictures)
@@ -140,7 +148,8 @@ class Landscape:
         return figure
 
     def save(self, path: str | Path) -> Path:
-        """Write the minima and the coarse clouds to a .safetensors file; `gromap.Landscape.load` reads it back."""
+        """Write the minima and the coarse clouds to a .safetensors file; `gromap.Landscape.load`
+        reads it back."""
         c, m = self.coarse, self.found
         tensors = {"x": c.x, "y": c.y, "a": c.a, "b": c.b, "gamma": m.gamma, "energy": m.energy, "f": m.f, "g": m.g}
         facts = {"starts": self.starts, "continuous": self.continuous, "eps": c.eps}
@@ -148,7 +157,8 @@ class Landscape:
 
     @classmethod
     def load(cls, path: str | Path, device: torch.device | str = "cpu") -> Landscape:
-        """Read a landscape that `save` wrote. It knows the minima and the plane; for `plan` and `refine` run it anew."""
+        """Read a landscape that `save` wrote. It knows the minima and the plane; for `plan` and
+        `refine` run it anew."""
 
         def build(tensors: dict[str, Tensor], facts: dict[str, Any]) -> Landscape:
             x, y, a, b, *found = (tensors[name] for name in ("x", "y", "a", "b", "gamma", "energy", "f", "g", "count"))
@@ -166,7 +176,8 @@ class Landscape:
 
 
 def objective(problem: CntProblem, gamma: Tensor, steps: int = 100) -> Tensor:
-    """C + 8 D_ε(Γ) = C + 8 |Γ|² + OT_ε(C_Γ) for a batch of Γ, by the dual of the transport problem.  (B,)"""
+    """C + 8 D_ε(Γ) = C + 8 |Γ|² + OT_ε(C_Γ) for a batch of Γ, by the dual of the transport
+    problem.  (B,)"""
     f, g = (w.new_zeros(len(gamma), len(w)) for w in (problem.a, problem.b))
     score = problem.score(gamma)
     end = sinkhorn(score, problem.log_a, problem.log_b, Potentials(f, g), Sinkhorn(steps, tol=2e-3))
@@ -189,7 +200,8 @@ def landscape(
     seed: int = 0,
     device: torch.device | str | None = None,
 ) -> Landscape:
-    """The distinct minima that random starts lead to, on clouds coarsened to so many points; all else as in `solve`.
+    """The distinct minima that random starts lead to, on clouds coarsened to so many points; all
+    else as in `solve`.
 
     >>> import numpy as np, gromap
     >>> t = np.linspace(0, 1, 60)

@@ -1,4 +1,5 @@
-"""Linear maps to start from: sign flips of the leading axes, random ones, hops from minima, landmarks."""
+"""Linear maps to start from: sign flips of the leading axes, random ones, hops from minima,
+landmarks."""
 
 from __future__ import annotations
 
@@ -11,9 +12,12 @@ from gromap.geometry.measure import own_generator
 
 
 def sign_flips(sx: Tensor, sy: Tensor, axes: int = 3) -> Tensor:
-    """Γ = 0, and the matrices that correlate the leading axes of both clouds with every choice of signs.  (S, D, E)"""
+    """Γ = 0, and the matrices that correlate the leading axes of both clouds with every choice
+    of signs.  (S, D, E)"""
     axes = min(axes, len(sx), len(sy))
-    signs = torch.tensor([(0.0,) * axes, *itertools.product((1.0, -1.0), repeat=axes)], dtype=sx.dtype, device=sx.device)
+    signs = torch.tensor(
+        [(0.0,) * axes, *itertools.product((1.0, -1.0), repeat=axes)], dtype=sx.dtype, device=sx.device
+    )
     gamma = sx.new_zeros(len(signs), len(sx), len(sy))
     index = torch.arange(axes, device=sx.device)
     gamma[:, index, index] = signs * sx[:axes] * sy[:axes]
@@ -21,7 +25,8 @@ def sign_flips(sx: Tensor, sy: Tensor, axes: int = 3) -> Tensor:
 
 
 def random_starts(sx: Tensor, sy: Tensor, count: int, seed: int) -> Tensor:
-    """Entries uniform in [-1, 1], times the largest correlation that the two axes can have.  (count, D, E)"""
+    """Entries uniform in [-1, 1], times the largest correlation that the two axes can have.
+    (count, D, E)"""
     draw = torch.rand(count, len(sx), len(sy), dtype=torch.float64, generator=own_generator(seed))
     return (2 * draw - 1).to(sx) * sx[:, None] * sy
 

@@ -1,13 +1,19 @@
-"""The global search: GW is not convex, and its local minima are the near-symmetries of the two shapes.
+"""The global search: GW is not convex, and its local minima are the near-symmetries of the two
+shapes.
 
-Γ is a tiny matrix that does not know the support of the measures, so many starts run as one batch on coarse clouds:
+Γ is a tiny matrix that does not know the support of the measures, so many starts run as one batch
+on coarse clouds:
 
-    1  Γ = 0; diag(±σ) on the leading axes, σ_d the largest correlation of both d-th axes; random Γ of that scale
-    2  half of them cool down from temperatures at which most minima are not there yet: they find the wide ones
-    3  a few outer steps; starts that came together are merged, and only the better distinct ones go on, until they settle
+    1  Γ = 0; diag(±σ) on the leading axes, σ_d the largest correlation of both d-th axes; random Γ
+       of that scale
+    2  half of them cool down from temperatures at which most minima are not there yet: they find
+       the wide ones
+    3  a few outer steps; starts that came together are merged, and only the better distinct ones go
+       on, until they settle
     4  hops from the best minima: flipped signs of one or two of their singular directions, as in 3
     5  the best distinct minima, and Γ = 0 again, on finer clouds
-    6  those whose order is in doubt for some steps on still finer ones, and those that are close to a tie on the points
+    6  those whose order is in doubt for some steps on still finer ones, and those that are close to
+       a tie on the points
 
 How many points, starts and steps each line takes is in budget.py.
 """
@@ -31,15 +37,18 @@ from gromap.solvers.multiscale import interpolate
 from gromap.solvers.protocol import Begin, Loop, Minima, Problem
 from gromap.transport.sinkhorn import Potentials, Sinkhorn
 
-Hand = Callable[[CntProblem, Tensor, Potentials], float]  # of a match on coarse clouds, > 0 where it keeps left and right
+# of a match on coarse clouds, > 0 where it keeps left and right
+Hand = Callable[[CntProblem, Tensor, Potentials], float]
 
 
 @dataclass(frozen=True)
 class Search:
     """Options of the global search: `init="auto"` is `init=Search()`.
 
-    starts: random Γ to try, beside the sign flips.  chirality: among minima within 5 % of the best, prefer the one that
-    keeps left and right apart, for clouds in space: GW itself cannot tell a shape from its mirror image.
+    starts: random Γ to try, beside the sign flips.  chirality: among minima within 5 % of the best,
+    prefer the one that
+    keeps left and right apart, for clouds in space: GW itself cannot tell a shape from its mirror
+    image.
     budget: all other numbers; None = those of the device.
     """
 
@@ -63,8 +72,11 @@ class Search:
         return Begin(coarse.start(gamma), duals, minima)
 
 
-def coarse_minima(problem: CntProblem, tol: float, seed: int, search: Search, budget: SearchBudget) -> tuple[Tensor, Tensor]:
-    """Lines 1 to 4: distinct Γ on coarse clouds, the lowest first, and how many starts each stands for.  (K, D, E), (K,)"""
+def coarse_minima(
+    problem: CntProblem, tol: float, seed: int, search: Search, budget: SearchBudget
+) -> tuple[Tensor, Tensor]:
+    """Lines 1 to 4: distinct Γ on coarse clouds, the lowest first, and how many starts each
+    stands for.  (K, D, E), (K,)"""
     coarse = problem.coarser(budget.coarse_points, budget.coarse_points)
     drawn = random_starts(*coarse.spread, search.starts, seed)  # 1
     half = len(drawn) // 2
@@ -72,10 +84,13 @@ def coarse_minima(problem: CntProblem, tol: float, seed: int, search: Search, bu
     gamma, count = cooled(coarse, torch.cat([flips, drawn[:half]]), tol, budget)  # 2
     count = torch.cat([count, count.new_ones(len(drawn) - half)])
     few, launch = budget.coarse_minima, budget.launch_steps
-    first = descend(coarse, torch.cat([gamma, drawn[half:]]), tol, budget, keep=few, count=count, launch_steps=launch)  # 3
+    starts = torch.cat([gamma, drawn[half:]])
+    first = descend(coarse, starts, tol, budget, keep=few, count=count, launch_steps=launch)  # 3
     others = hops(first.gamma[: budget.hop_bases], budget.hop_directions)
     again = descend(coarse, others, tol, budget, keep=few, launch_steps=launch)  # 4
-    gamma, energy, count = (torch.cat(z) for z in zip(*((m.gamma, m.energy, m.count) for m in (first, again)), strict=True))
+    gamma, energy, count = (
+        torch.cat(z) for z in zip(*((m.gamma, m.energy, m.count) for m in (first, again)), strict=True)
+    )
     pick, count = distinct(gamma / axis_units(coarse), energy, count, budget.same)
     return gamma[pick], count
 
@@ -83,7 +98,8 @@ def coarse_minima(problem: CntProblem, tol: float, seed: int, search: Search, bu
 def best_start(
     problem: CntProblem, loop: Loop, seed: int = 0, search: Search | None = None, hand: Hand | None = None
 ) -> tuple[Tensor, Potentials, Minima]:
-    """The lowest minimum of the search, with potentials for all points, and the distinct minima that were met.
+    """The lowest minimum of the search, with potentials for all points, and the distinct minima
+    that were met.
 
     hand: decides among minima that are nearly equal.
     """

@@ -1,12 +1,11 @@
 """What `init=` accepts, one class each: where a loop begins.
 
-"zero", "random"             Zero, Random             a linear map
-(D, E) matrix                LinearMap
-landmarks(pairs)             Landmarks                Γ = Σ_k w_k X_k Y_kᵀ
-N integers                   PointMap                 Γ = Σ_i a_i X_i Y_T(i)ᵀ
-(N, M) plan                  GivenPlan                Γ = Σ_ij π_ij X_i Y_jᵀ, or the plan itself for solvers that take one
-Solution, State              Continued                Γ and the potentials of an earlier solve
-"auto", Search(...)          Search (search.py)       the lowest minimum of many starts
+"zero", "random"             Zero, Random             a linear map (D, E) matrix
+LinearMap landmarks(pairs)             Landmarks                Γ = Σ_k w_k X_k Y_kᵀ N integers
+PointMap                 Γ = Σ_i a_i X_i Y_T(i)ᵀ (N, M) plan                  GivenPlan
+Γ = Σ_ij π_ij X_i Y_jᵀ, or the plan itself for solvers that take one Solution, State
+Continued                Γ and the potentials of an earlier solve "auto", Search(...)
+Search (search.py)       the lowest minimum of many starts
 """
 
 from __future__ import annotations
@@ -89,7 +88,8 @@ class LinearMap(LinearStart):
 
 @dataclass(frozen=True, eq=False)
 class Landmarks(LinearStart):
-    """Pairs of points that belong together, as a start: Γ = Σ_k w_k X_k Y_kᵀ. Made by `landmarks`."""
+    """Pairs of points that belong together, as a start: Γ = Σ_k w_k X_k Y_kᵀ. Made by
+    `landmarks`."""
 
     pairs: np.ndarray  # (k, 2) indices into X and Y
     weights: np.ndarray  # (k,) that sum to one
@@ -106,16 +106,20 @@ class Landmarks(LinearStart):
 
 
 def landmarks(pairs: Any, weights: Any = None) -> Landmarks:
-    """Start a match from pairs of points that belong together: `solve(X, Y, init=landmarks([[0, 5], [7, 2]]))`.
+    """Start a match from pairs of points that belong together: `solve(X, Y, init=landmarks([[0,
+    5], [7, 2]]))`.
 
-    pairs: (k, 2) indices, one of X and one of Y.  weights: how much each pair counts, None = equally.
+    pairs: (k, 2) indices, one of X and one of Y.  weights: how much each pair counts, None =
+    equally.
 
     >>> landmarks([[0, 5], [7, 2]]).weights
     array([0.5, 0.5])
     """
     array = np.asarray(pairs)
     if array.ndim != 2 or array.shape[1:] != (2,) or len(array) == 0 or array.dtype.kind not in "iu":
-        raise ValueError(f"landmarks are (k, 2) integer indices, one of X and one of Y, got {array.dtype} {array.shape}.")
+        raise ValueError(
+            f"landmarks are (k, 2) integer indices, one of X and one of Y, got {array.dtype} {array.shape}."
+        )
     for side, name in enumerate("XY"):
         index, count = np.unique(array[:, side], return_counts=True)
         if count.max() > 1:
@@ -144,7 +148,8 @@ class PointMap(LinearStart):
 
 @dataclass(frozen=True, eq=False)
 class GivenPlan(LinearStart):
-    """goes_on: the plan is that of the same problem by the same method, whose potentials serve too."""
+    """goes_on: the plan is that of the same problem by the same method, whose potentials serve
+    too."""
 
     plan: Plan
     goes_on: bool = False
@@ -171,7 +176,8 @@ class GivenPlan(LinearStart):
 
 @dataclass(frozen=True, eq=False)
 class Continued:
-    """Γ and the potentials on all points, of an earlier solve of the same clouds, at any temperature."""
+    """Γ and the potentials on all points, of an earlier solve of the same clouds, at any
+    temperature."""
 
     state: State
     plan: Plan | None = None
@@ -179,7 +185,8 @@ class Continued:
     on_all_points = True
 
     def begin(self, problem: Problem, coarse: Problem, loop: Loop) -> Begin:
-        """The linear map of the plan that Γ and one potential give: where the loop would have gone on."""
+        """The linear map of the plan that Γ and one potential give: where the loop would have
+        gone on."""
         if problem.primal and self.plan is not None:
             return GivenPlan(self.plan).begin(problem, coarse, loop)
         last, known, g = problem.embedded, self.state.gamma, self.state.g
@@ -201,7 +208,8 @@ class Continued:
 
 
 def as_start(init: Any, pair: Pair, method: str = "") -> Start:
-    """The start that `init=` stands for.  method: the name of the solver that is to go on from it."""
+    """The start that `init=` stands for.  method: the name of the solver that is to go on from
+    it."""
     if isinstance(init, str):
         name = _check.choice(init, ["auto", "zero", "random"], "init")
         return {"auto": Search(), "zero": Zero(), "random": Random(pair.seed)}[name]
@@ -237,7 +245,8 @@ def _of_array(given: Tensor, pair: Pair) -> Start:
     pi = given.to(pair.weights[0])
     if bool((pi < 0).any()) or not float(pi.sum()) > 0:
         raise ValueError(
-            f"init is a plan with entries from {float(pi.min()):.3g} that sum to {float(pi.sum()):.3g}: masses are >= 0."
+            f"init is a plan with entries from {float(pi.min()):.3g} that sum to {float(pi.sum()):.3g}: masses are >= "
+            f"0."
         )
     a, b = pair.weights
     return GivenPlan(Plan(Dense((pi / pi.sum()).log()), torch.zeros_like(a), torch.zeros_like(b), a, b))

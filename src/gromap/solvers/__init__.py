@@ -1,4 +1,5 @@
-"""One file per algorithm, of the paper and of those before it (baselines/, App. A); one outer loop for most (loop.py)."""
+"""One file per algorithm, of the paper and of those before it (baselines/, App. A); one outer
+loop for most (loop.py)."""
 
 from gromap.solvers.baselines.conditional_gradient import ConditionalGradientGW
 from gromap.solvers.baselines.dual import DualGW

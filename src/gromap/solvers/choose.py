@@ -13,7 +13,8 @@ from gromap.solvers import METHODS, CntGW, Multiscale, Solver
 
 
 def as_solver(method: Any, pair: Pair, max_iter: int | None = None, tol: float | None = None) -> Solver:
-    """A solver from its name or from itself, with the outer steps and the tolerance that are asked for."""
+    """A solver from its name or from itself, with the outer steps and the tolerance that are
+    asked for."""
     if isinstance(method, str):
         name = _check.choice(method, ["auto", *METHODS], "method")
         auto = Multiscale() if min(pair.shape) >= LARGE else CntGW()

@@ -29,10 +29,12 @@ TRUNCATED_PAIRS = {"cpu": 8_000**2, "cuda": 40_000**2}  # pairs of points from w
 class CntGW(AlternatingSolver):
     """CNT-GW on the embeddings of both spaces, with the options of its loop.
 
-    truncation: on large clouds, leave out the parts of the plan that hold less than this share of the mass of any point
-    (`Solution.stats.neglected_mass` bounds what was left out in all); None = leave out nothing.
-    exact_norms: take |X_i|² and E c² from the costs, by sweeps over all pairs, so that only Γ is cut to the kept axes: the
-    value is then an upper bound of the exact one, and its gradients are fit for use (GromovLoss). False: as in the paper.
+    truncation: on large clouds, leave out the parts of the plan that hold less than this share of
+    the mass of any point (`Solution.stats.neglected_mass` bounds what was left out in all); None =
+    leave out nothing.
+    exact_norms: take |X_i|² and E c² from the costs, by sweeps over all pairs, so that only Γ is
+    cut to the kept axes: the value is then an upper bound of the exact one, and its gradients are
+    fit for use (GromovLoss). False: as in the paper.
 
     >>> import numpy as np, gromap
     >>> X = np.random.default_rng(0).normal(size=(50, 3))
@@ -139,7 +141,8 @@ class CntProblem(Bilinear):
 
     @cached_property
     def spread(self) -> tuple[Tensor, Tensor]:
-        """Standard deviations along the axes: |Γ_de| <= σ_d σ_e for every coupling.  (D,) and (E,)"""
+        """Standard deviations along the axes: |Γ_de| <= σ_d σ_e for every coupling.  (D,) and
+        (E,)"""
         sx, sy = ((w.double() @ z.double().square()).sqrt() for z, w in ((self.x, self.a), (self.y, self.b)))
         return sx, sy
 
@@ -198,7 +201,8 @@ class CntProblem(Bilinear):
         return LowRank(torch.cat([-p, -a, 2 * z], 1), torch.cat([a, p, z], 1)), p[:, 0]
 
     def evaluate(self, gamma: Tensor, plan: Plan) -> tuple[float, float]:
-        """L(π) and <s, π> for a plan with exact rows; its columns c may be off, so Y is centered anew for c."""
+        """L(π) and <s, π> for a plan with exact rows; its columns c may be off, so Y is centered
+        anew for c."""
         c = plan.sums[1].double()
         x_norms, y, norms = self.x_norms.double(), self.y.double(), self.y_norms.double()
         moved = plan.score.apply(plan.u, plan.v, self.values).double()

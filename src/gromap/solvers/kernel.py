@@ -1,7 +1,8 @@
 """KernelGW (Alg. kernel_gw): the same alternation, exact, through the kernel trick.
 
-Γ lives in a possibly infinite-dimensional space and is kept as the pair π, K_X π K_Y of N x M arrays.
-Time O(N M (N + M)) per outer step, memory O((N + M)²): a reference for a few thousand points, and for costs that are not CNT.
+Γ lives in a possibly infinite-dimensional space and is kept as the pair π, K_X π K_Y of N x M
+arrays. Time O(N M (N + M)) per outer step, memory O((N + M)²): a reference for a few thousand
+points, and for costs that are not CNT.
 """
 
 from __future__ import annotations
@@ -57,7 +58,8 @@ def dense_memory(pair: Pair, plans: int) -> int:
 
 
 class KernelProblem(Bilinear):
-    """centered: K = -½ H C Hᵀ, for Kernel-GW; else K = -½ C, which makes this Entropic-GW (entropic.py)."""
+    """centered: K = -½ H C Hᵀ, for Kernel-GW; else K = -½ C, which makes this Entropic-GW
+    (entropic.py)."""
 
     pair: Pair
 

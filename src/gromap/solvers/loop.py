@@ -1,15 +1,18 @@
-"""The one outer loop (Alg. dual_kernelpca, kernel_gw, kernel_gw_adaptive): alternate between π and Γ.
+"""The one outer loop (Alg. dual_kernelpca, kernel_gw, kernel_gw_adaptive): alternate between π
+and Γ.
 
-    while Γ moves                                                        line 3 of Alg. dual_kernelpca
-        s   <- score of C_Γ                     problem.score            line 4
-        f,g <- Sinkhorn(a, b, s | f, g)         warm-started             line 5
-        Γ'  <- Σ π_ij φ(x_i) ψ(y_j)ᵀ            problem.correlate        lines 6, 7
-        E   <- C + 8 |Γ|² + <a, f> + <b, g> - 8 |Γ - Γ'|²        problem.energy
-        if E rose or settled while the marginals are off: double the Sinkhorn steps      (kernel_gw_adaptive)
+    while Γ moves                                                 line 3 of Alg. dual_kernelpca
+        s   <- score of C_Γ                   problem.score       line 4
+        f,g <- Sinkhorn(a, b, s | f, g)       warm-started        line 5
+        Γ'  <- Σ π_ij φ(x_i) ψ(y_j)ᵀ          problem.correlate   lines 6, 7
+        E   <- C + 8 |Γ|² + <a, f> + <b, g> - 8 |Γ - Γ'|²         problem.energy
+        if E rose or settled while the marginals are off:         Alg. kernel_gw_adaptive
+            double the Sinkhorn steps
 
-E is the value of (Γ', π) with OT_ε evaluated by its dual, so that an unfinished Sinkhorn costs a second-order error only.
-For CNT costs E falls by at least 8 |Γ - Γ'|² per step (Thm. altmin_convergence_reg): a step that stalls E while Γ still moves
-is not converged but oscillating. `run_steps` runs the solvers whose steps are not transport problems, under the same rules.
+E is the value of (Γ', π) with OT_ε evaluated by its dual, so that an unfinished Sinkhorn costs a
+second-order error only. For CNT costs E falls by at least 8 |Γ - Γ'|² per step (Thm.
+altmin_convergence_reg): a step that stalls E while Γ still moves is not converged but oscillating.
+`run_steps` runs the solvers whose steps are not transport problems, under the same rules.
 """
 
 from __future__ import annotations
@@ -47,7 +50,8 @@ def alternate(
     callback: Callback | None = None,
     graph: StepGraph | None = None,
 ) -> Outcome:
-    """Run the loop from Γ and from potentials in nats. A batch of starts runs until all have settled.
+    """Run the loop from Γ and from potentials in nats. A batch of starts runs until all have
+    settled.
 
     graph: one that earlier runs of the same problem have captured.
     """
@@ -116,21 +120,28 @@ def _status(
 
 
 def _oscillates(events: list[Event], options: Loop, energy_tol: float) -> bool:
-    """Whether the energy stopped falling between the last two quarters of the run although Γ moves and Sinkhorn converged."""
+    """Whether the energy stopped falling between the last two quarters of the run although Γ
+    moves and Sinkhorn converged."""
     if len(events) < 8:
         return False
     quarter, end = len(events) // 4, events[-1]
     before, after = (min(e.value for e in part) for part in (events[-2 * quarter : -quarter], events[-quarter:]))
-    return after > before - energy_tol and abs(end.gamma_change) > energy_tol and end.marginal_error <= options.marginal_tol
+    return (
+        after > before - energy_tol
+        and abs(end.gamma_change) > energy_tol
+        and end.marginal_error <= options.marginal_tol
+    )
 
 
 def _read(*numbers: Tensor) -> tuple[np.ndarray, ...]:
-    """Some numbers of each start of a batch, in one transfer: each waits for the device.  (B,) each"""
+    """Some numbers of each start of a batch, in one transfer: each waits for the device.  (B,)
+    each"""
     return tuple(torch.stack([z.double().reshape(-1) for z in numbers]).cpu().numpy())
 
 
 def transport_value(problem: Problem, duals: Potentials, rows: Tensor) -> Tensor:
-    """OT_ε(C_Γ) by its dual, with the row sums of π: an unfinished Sinkhorn costs a second-order error.  (...)"""
+    """OT_ε(C_Γ) by its dual, with the row sums of π: an unfinished Sinkhorn costs a second-order
+    error.  (...)"""
     a, b = problem.log_a.exp().double(), problem.log_b.exp().double()
     return problem.eps * (duals.f.double() @ a + duals.g.double() @ b - (rows.double().sum(-1) - 1))
 
@@ -142,7 +153,8 @@ class Stepping(Protocol):
 
 
 def run_steps(problem: Any, begin: Begin, options: Loop, callback: Callback | None = None) -> Outcome:
-    """Take the steps of a `Stepping` problem, with the stop rule, the callback and the interruption of `alternate`.
+    """Take the steps of a `Stepping` problem, with the stop rule, the callback and the
+    interruption of `alternate`.
 
     Its scores are whole plans: the potentials are zero, whatever is given.
     """

@@ -1,7 +1,9 @@
-"""Multiscale (Alg. multiscale_dual_kernelpca, multiscale_interpolate): converge on few points, finish on all.
+"""Multiscale (Alg. multiscale_dual_kernelpca, multiscale_interpolate): converge on few points,
+finish on all.
 
-Γ does not know the support of the measures, so a coarse solution is a start for the finer level, and its potentials extend to
-new points by one soft half-step against the other coarse cloud, with the coarse Γ and the same centring.
+Γ does not know the support of the measures, so a coarse solution is a start for the finer level,
+and its potentials extend to new points by one soft half-step against the other coarse cloud, with
+the coarse Γ and the same centring.
 """
 
 from __future__ import annotations
@@ -20,15 +22,17 @@ from gromap.solvers.protocol import Begin, Callback, Loop, Outcome, SolverDefaul
 from gromap.transport.sinkhorn import Potentials, half_step
 
 ENOUGH = 100_000  # points of a coarse level: at fixed ε the potentials are smooth, and more points do not refine them
-CLOSER = {"cpu": 5, "cuda": 2}  # how much closer coarse levels meet their marginals: cheap there, it saves steps on all points
+# how much closer coarse levels meet their marginals: cheap there, it saves steps on all points
+CLOSER = {"cpu": 5, "cuda": 2}
 
 
 @dataclass(frozen=True)
 class Multiscale(SolverDefaults):
     """A pyramid of coarser clouds (weighted k-means in the embedding) around CntGW.
 
-    ratio: points of a level over those of the next finer one, up to 100,000 of them.  levels: how many, all points
-    included; None = down to about `coarsest` points.  `Multiscale(levels=2)` is the paper's algorithm.
+    ratio: points of a level over those of the next finer one, up to 100,000 of them.  levels: how
+    many, all points included; None = down to about `coarsest` points.  `Multiscale(levels=2)` is
+    the paper's algorithm.
 
     >>> import numpy as np, gromap
     >>> X = np.random.default_rng(0).normal(size=(300, 3))

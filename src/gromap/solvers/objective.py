@@ -1,8 +1,9 @@
 """The objective in closed form, O(N D²), never O(N²).
 
     L(π)     = C(α, β) - 8 |Γ(π)|² - 4 Σ π_ij |X_i|² |Y_j|²             Lemma cnt_gw_developed
-    F(Γ, π)  = |Γ|² + (ε/8) KL(π | α⊗β) - 2 <Γ̄, Σ π Φ Ψᵀ>               Thm. entropic_gw_cnt_linearized
-    GW_ε     = C + 8 min_Γ D_ε(Γ),  8 D_ε(Γ) = 8 |Γ|² + OT_ε(C_Γ),  C_Γ = -16 <X_i, Γ Y_j> - 4 |X_i|² |Y_j|²
+    F(Γ, π)  = |Γ|² + (ε/8) KL(π | α⊗β) - 2 <Γ̄, Σ π Φ Ψᵀ>     Thm. entropic_gw_cnt_linearized
+    GW_ε     = C + 8 min_Γ D_ε(Γ),    8 D_ε(Γ) = 8 |Γ|² + OT_ε(C_Γ)
+    C_Γ      = -16 <X_i, Γ Y_j> - 4 |X_i|² |Y_j|²
 
 X and Y are centered. Everything is accumulated in float64.
 """
@@ -16,7 +17,8 @@ from gromap.transport import Grid, LowRank
 
 
 def quartic(x: Tensor, a: Tensor) -> float:
-    """Σ_ik a_i a_k |x_i - x_k|⁴ = 2 E[s²] + 2 (E s)² + 4 |Cov|²  for s = |x - mean|², without any pair."""
+    """Σ_ik a_i a_k |x_i - x_k|⁴ = 2 E[s²] + 2 (E s)² + 4 |Cov|²  for s = |x - mean|², without
+    any pair."""
     x, a = x.double(), a.double()
     x = x - (a @ x) / a.sum()
     s = x.square().sum(-1)
@@ -40,7 +42,8 @@ def lifted_score(
 ) -> LowRank:
     """-C_Γ / ε as a score of rank min(D, E) + 1, both factors of the same size (Γ = U S Vᵀ).
 
-    gamma may carry batch axes: (..., D, E).  grid: the spatial order of both clouds, where tiles may be left out.
+    gamma may carry batch axes: (..., D, E).  grid: the spatial order of both clouds, where tiles
+    may be left out.
     norms: |X_i|² and |Y_j|², where the D axes of the features do not hold all of them.
     """
     turned = bilinear_score(gamma, x, y, eps)
@@ -53,7 +56,8 @@ def lifted_score(
 
 
 def bilinear_score(gamma: Tensor, x: Tensor, y: Tensor, eps: float) -> LowRank:
-    """(16/ε) <x_i, Γ y_j> as a score of rank min(D, E), both factors of the same size; for a batch of Γ too."""
+    """(16/ε) <x_i, Γ y_j> as a score of rank min(D, E), both factors of the same size; for a
+    batch of Γ too."""
     u, s, vt = torch.linalg.svd(gamma.double(), full_matrices=False)
     half = (16 / eps * s).sqrt()[..., None, :]  # (..., 1, R)
     return LowRank(x @ (u * half).to(x.dtype), y @ (vt.mT * half).to(y.dtype))

@@ -1,10 +1,12 @@
-"""The contracts: what `solve`, the losses and the landscape ask of a solver, a problem and a start, and nothing more.
+"""The contracts: what `solve`, the losses and the landscape ask of a solver, a problem and a
+start, and nothing more.
 
     Solver    frozen options              check, memory, problem, run
-    Problem   one pair, prepared          start, score, correlate, energy, evaluate, matrix, and gradients where they exist
+    Problem   one pair, prepared          start, score, correlate, energy, evaluate, matrix
     Start     what `init=` stands for     begin
 
-A new solver is one file: a frozen dataclass with these methods, and its line in `solvers/__init__.py`.
+A new solver is one file: a frozen dataclass with these methods, and its line in
+`solvers/__init__.py`.
 """
 
 from __future__ import annotations
@@ -34,9 +36,11 @@ Callback = Callable[[Event], Any]  # True stops
 class Loop:
     """Options of the outer loop.
 
-    tol: the energy, and 8 |Γ - Γ'|², must change by less than this in one step, in units of the problem's energy.
-    marginal_tol: misplaced mass allowed at the end.  adaptive: Alg. kernel_gw_adaptive, from `sinkhorn.steps` up to
-    `max_steps`, each Sinkhorn ending early once it is within `marginal_tol`; else always `sinkhorn` as given.
+    tol: the energy, and 8 |Γ - Γ'|², must change by less than this in one step, in units of the
+    problem's energy.
+    marginal_tol: misplaced mass allowed at the end.  adaptive: Alg. kernel_gw_adaptive, from
+    `sinkhorn.steps` up to `max_steps`, each Sinkhorn ending early once it is within `marginal_tol`;
+    else always `sinkhorn` as given.
     """
 
     sinkhorn: Sinkhorn = Sinkhorn(steps=50)
@@ -48,7 +52,9 @@ class Loop:
 
     def __post_init__(self) -> None:
         if self.max_iter < 1 or self.max_steps < self.sinkhorn.steps:
-            raise ValueError(f"Loop needs max_iter >= 1 and max_steps >= {self.sinkhorn.steps} (sinkhorn.steps), got {self}.")
+            raise ValueError(
+                f"Loop needs max_iter >= 1 and max_steps >= {self.sinkhorn.steps} (sinkhorn.steps), got {self}."
+            )
         if not (self.tol > 0 and self.marginal_tol > 0):
             raise ValueError(f"Loop needs tol > 0 and marginal_tol > 0, got {self.tol} and {self.marginal_tol}.")
 
@@ -61,7 +67,8 @@ PUBLISHED = Loop(Sinkhorn(100, update="standard"), adaptive=False)  # of the sol
 
 
 class Problem(ABC):
-    """One pair, prepared for one solver. Γ is whatever the solver represents the linear map, or the last plan, by."""
+    """One pair, prepared for one solver. Γ is whatever the solver represents the linear map, or
+    the last plan, by."""
 
     primal = False  # Γ stands for a plan, from which the solver starts, and the potentials are not those of C_Γ
 
@@ -98,7 +105,8 @@ class Problem(ABC):
         return Potentials(torch.zeros_like(self.log_a), torch.zeros_like(self.log_b))
 
     def gradient_terms(self, plan: Plan, side: int) -> tuple[Score, Tensor]:
-        """-W and p of envelope.py, for the first (0) or second (1) space.  (N, N) as a score, and (N,)"""
+        """-W and p of envelope.py, for the first (0) or second (1) space.  (N, N) as a score,
+        and (N,)"""
         raise TypeError(f"{type(self).__name__} has no gradients: use 'cnt', 'kernel' or 'multiscale'.")
 
     @property

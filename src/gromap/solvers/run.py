@@ -1,4 +1,5 @@
-"""One pair from spaces to a solution: memory, problem, run, finish. `solve`, the landscape and the losses all end here."""
+"""One pair from spaces to a solution: memory, problem, run, finish. `solve`, the landscape and
+the losses all end here."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ from gromap import _check
 from gromap._pair import Pair
 from gromap._plan import Plan
 from gromap._progress import Event, Progress
-from gromap._solution import Solution, State, Stats
+from gromap._solution import Solution, State
+from gromap._stats import Stats
 from gromap.solvers.cnt import map_of_plan
 from gromap.solvers.protocol import Callback, Outcome, Problem, Solver, Start
 from gromap.transport.sinkhorn import half_step
@@ -27,7 +29,9 @@ def solve_pair(
     with memory_checked(pair, solver) as needed:
         clock = [time.perf_counter()]
         if show:
-            show(f"embedding {pair.shape[0]} and {pair.shape[1]} points on {pair.device}, about {needed / 2**20:.0f} MiB")
+            show(
+                f"embedding {pair.shape[0]} and {pair.shape[1]} points on {pair.device}, about {needed / 2**20:.0f} MiB"
+            )
         problem = solver.problem(pair)
         clock.append(time.perf_counter())
         if show:
@@ -51,7 +55,8 @@ def solve_pair(
 
 @contextmanager
 def memory_checked(pair: Pair, solver: Solver) -> Iterator[int]:
-    """Refuse what will not fit, before it is tried; say what was tried where memory runs out all the same."""
+    """Refuse what will not fit, before it is tried; say what was tried where memory runs out all
+    the same."""
     needed = solver.memory(pair)
     what = f"{type(solver).__name__} on {pair.shape[0]} x {pair.shape[1]} points"
     _check.memory(needed, pair.device, what, solver.memory_advice)

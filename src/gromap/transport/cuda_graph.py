@@ -1,4 +1,5 @@
-"""Repeat a small step many times: on a GPU as a CUDA graph, so that its parts do not wait for launches from Python."""
+"""Repeat a small step many times: on a GPU as a CUDA graph, so that its parts do not wait for
+launches from Python."""
 
 from __future__ import annotations
 
@@ -17,13 +18,15 @@ Repeat = Callable[[State, int], State]
 
 
 class StepGraph:
-    """One Sinkhorn step as a CUDA graph that later scores of the same shape reuse: their numbers are written where it reads.
+    """One Sinkhorn step as a CUDA graph that later scores of the same shape reuse: their numbers
+    are written where it reads.
 
     So one `StepGraph` belongs to one kind of step, with all else that the step reads.
 
     >>> from gromap.transport.score import Dense
     >>> double = lambda score, state: (score.matrix * state[0],)
-    >>> steps = StepGraph().steps(double, Dense(torch.full((2,), 2.0)), (torch.ones(2),), worth=True)
+    >>> score, state = Dense(torch.full((2,), 2.0)), (torch.ones(2),)
+    >>> steps = StepGraph().steps(double, score, state, worth=True)
     >>> steps((torch.ones(2),), 3)
     (tensor([8., 8.]),)
     """
@@ -33,11 +36,14 @@ class StepGraph:
         self.advance: Advance | None = None
         self.graph: Callable[[State], State] | None = None
 
-    def steps(self, advance: Advance, score: Score | PlanCache, state: State, worth: bool, first: bool = False) -> Repeat:
-        """A function that takes some steps, in place.  worth: so many will follow that a graph pays.
+    def steps(
+        self, advance: Advance, score: Score | PlanCache, state: State, worth: bool, first: bool = False
+    ) -> Repeat:
+        """A function that takes some steps, in place.  worth: so many will follow that a graph
+        pays.
 
-        first: no step has run yet on such tensors, so that a graph may be used, but not made. `advance` must not wait for the
-        device, and may overwrite the state that it is given.
+        first: no step has run yet on such tensors, so that a graph may be used, but not made.
+        `advance` must not wait for the device, and may overwrite the state that it is given.
         """
         plain = partial(_repeat, partial(advance, score))
         if not worth or state[0].device.type != "cuda" or isinstance(score, PlanCache):
@@ -85,7 +91,8 @@ def _capture(advance: Advance, score: Score, state: State) -> Callable[[State], 
 
 
 def _rewrite(own: Score, new: Score) -> bool:
-    """Write the numbers of a new score where those of an old one are, and say whether they fit there."""
+    """Write the numbers of a new score where those of an old one are, and say whether they fit
+    there."""
     if type(own) is not type(new) or own.shape != new.shape:
         return False
     pairs = list(zip(own.factors, new.factors, strict=True))

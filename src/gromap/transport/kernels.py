@@ -1,8 +1,9 @@
 # pyright: reportCallIssue=false, reportArgumentType=false, reportOptionalMemberAccess=false, reportIndexIssue=false, reportGeneralTypeIssues=false, reportOperatorIssue=false
 """The streaming kernels behind triton.py, which says what they compute and how.
 
-All take the features Q, K of both sides, biases U, V in nats, lists of tiles (STARTS, ITEMS; none if OWN = 0), the counts n, m,
-and blocks of BM rows and BN columns; OWN and OTHER are the sizes of the cells that the lists speak of.
+All take the features Q, K of both sides, biases U, V in nats, lists of tiles (STARTS, ITEMS; none
+if OWN = 0), the counts n, m, and blocks of BM rows and BN columns; OWN and OTHER are the sizes of
+the cells that the lists speak of.
 """
 
 from __future__ import annotations
@@ -13,13 +14,15 @@ import triton.language as tl
 
 @triton.jit
 def points(X, batch, index, count, width: tl.constexpr):
-    """Where the features of some points begin; past the last one, that of the last, which a bias of -inf turns into nothing."""
+    """Where the features of some points begin; past the last one, that of the last, which a bias
+    of -inf turns into nothing."""
     return X + batch * count * width + tl.minimum(index, count - 1).to(tl.int64) * width
 
 
 @triton.jit
 def scores(q, k, q_at, k_at, width: tl.constexpr, chunk: tl.constexpr, bias):
-    """bias + Σ_chunks q kᵀ for one block, whose first chunk is loaded already; q_at (BM,) and k_at (BN,) are the points."""
+    """bias + Σ_chunks q kᵀ for one block, whose first chunk is loaded already; q_at (BM,) and
+    k_at (BN,) are the points."""
     s = tl.dot(q, k, bias, input_precision="ieee")
     for c in tl.static_range(chunk, width, chunk):
         d = c + tl.arange(0, chunk)
@@ -35,7 +38,8 @@ def bits(at, inside):
 
 @triton.jit
 def walk(STARTS, block, size: tl.constexpr, step: tl.constexpr, total, OWN: tl.constexpr, OTHER: tl.constexpr):
-    """First and last step of a program that owns a block of `size` points: along the list of its cell, or over all."""
+    """First and last step of a program that owns a block of `size` points: along the list of its
+    cell, or over all."""
     if OWN > 0:
         cell = block * size // OWN
         first, last = tl.load(STARTS + cell) * (OTHER // step), tl.load(STARTS + cell + 1) * (OTHER // step)
@@ -58,9 +62,11 @@ def visit(ITEMS, t, step: tl.constexpr, OTHER: tl.constexpr):
 @triton.jit(do_not_specialize=["n", "m"])
 def sums_kernel(
     Q, K, U, V, R, C, STARTS, ITEMS, n, m,
-    OWN: tl.constexpr, OTHER: tl.constexpr, width: tl.constexpr, chunk: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
+    OWN: tl.constexpr, OTHER: tl.constexpr, width: tl.constexpr, chunk: tl.constexpr,
+    BM: tl.constexpr, BN: tl.constexpr,
 ):  # fmt: skip
-    """Row and column sums: a program owns columns J, whose sums stay in registers, and walks over a share of the rows."""
+    """Row and column sums: a program owns columns J, whose sums stay in registers, and walks
+    over a share of the rows."""
     batch = tl.program_id(2).to(tl.int64)
     cols = tl.program_id(0) * BN + tl.arange(0, BN)
     cols_in = cols < m
@@ -87,7 +93,8 @@ def sums_kernel(
 @triton.jit(do_not_specialize=["n", "m"])
 def lse_kernel(
     Q, K, V, OUT, STARTS, ITEMS, n, m,
-    OWN: tl.constexpr, OTHER: tl.constexpr, width: tl.constexpr, chunk: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
+    OWN: tl.constexpr, OTHER: tl.constexpr, width: tl.constexpr, chunk: tl.constexpr,
+    BM: tl.constexpr, BN: tl.constexpr,
 ):  # fmt: skip
     """log2 Σ_j 2^(s_ij + v_j) with a running maximum."""
     batch = tl.program_id(1).to(tl.int64)
@@ -119,7 +126,8 @@ def apply_kernel(
     OWN: tl.constexpr, OTHER: tl.constexpr, width: tl.constexpr, chunk: tl.constexpr,
     BM: tl.constexpr, BN: tl.constexpr, BW: tl.constexpr,
 ):  # fmt: skip
-    """Σ_j p_ij w_j for BW columns of W: in fp32, or W = [hi, lo] in bfloat16, which has the range of p; p is split likewise."""
+    """Σ_j p_ij w_j for BW columns of W: in fp32, or W = [hi, lo] in bfloat16, which has the
+    range of p; p is split likewise."""
     half: tl.constexpr = W.dtype.element_ty
     parts: tl.constexpr = 1 if half == tl.float32 else 2  # pyright: ignore[reportAssignmentType]
     batch = tl.program_id(2).to(tl.int64)
@@ -158,7 +166,8 @@ def apply_kernel(
 @triton.jit(do_not_specialize=["n", "m"])
 def argmax_kernel(
     Q, K, V, OUT, STARTS, ITEMS, n, m,
-    OWN: tl.constexpr, OTHER: tl.constexpr, width: tl.constexpr, chunk: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
+    OWN: tl.constexpr, OTHER: tl.constexpr, width: tl.constexpr, chunk: tl.constexpr,
+    BM: tl.constexpr, BN: tl.constexpr,
 ):  # fmt: skip
     """The first column of the largest s_ij + v_j."""
     batch = tl.program_id(1).to(tl.int64)
@@ -183,8 +192,11 @@ def argmax_kernel(
 
 
 @triton.jit(do_not_specialize=["rows", "features"])
-def split_kernel(X, OUT, BEYOND, rows, features, scale, most, LEFT: tl.constexpr, width: tl.constexpr, BLOCK: tl.constexpr):
-    """scale x as [hi, hi, lo] or [hi, lo, hi] in fp16, zeros after; counts the numbers that are not below `most`."""
+def split_kernel(
+    X, OUT, BEYOND, rows, features, scale, most, LEFT: tl.constexpr, width: tl.constexpr, BLOCK: tl.constexpr
+):
+    """scale x as [hi, hi, lo] or [hi, lo, hi] in fp16, zeros after; counts the numbers that are
+    not below `most`."""
     i = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     row, column = i // width, (i % width).to(tl.int32)
     part = column // features

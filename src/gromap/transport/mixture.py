@@ -1,4 +1,5 @@
-"""Mixtures: exp(s) is a product of two thin matrices, so that the sums of a plan of low rank are not quadratic.
+"""Mixtures: exp(s) is a product of two thin matrices, so that the sums of a plan of low rank are
+not quadratic.
 
     Σ_j exp(s_ij + v_j) w_j = Σ_r exp(q_ir) Σ_j exp(k_jr + v_j) w_j            O((N + M) R)
 
@@ -18,7 +19,8 @@ from gromap.transport.score import Score
 
 @dataclass(frozen=True, eq=False)
 class Mixture(Score):
-    """The matrix log(exp(q) @ exp(k).mT), kept as its two factors: a plan that is a mixture of R product measures.
+    """The matrix log(exp(q) @ exp(k).mT), kept as its two factors: a plan that is a mixture of R
+    product measures.
 
     >>> Mixture(torch.zeros(3, 2), torch.zeros(4, 2)).dense().exp()[0]
     tensor([2., 2., 2., 2.])

@@ -1,10 +1,12 @@
-"""A cached plan: near the potentials that it was computed at, its sums are products with vectors, and take no exp.
+"""A cached plan: near the potentials that it was computed at, its sums are products with
+vectors, and take no exp.
 
     π_ij(u, v) = exp(u_i - u⁰_i) π⁰_ij exp(v_j - v⁰_j)
 
-On a CPU an exp costs several times as much as a product, and Sinkhorn asks for the sums of one score many times. So plans that
-fit in MAX_BYTES are cached, and computed anew where their potentials have moved by more than DRIFT: until then all that
-underflowed is negligible still, and nothing that counts can overflow.
+On a CPU an exp costs several times as much as a product, and Sinkhorn asks for the sums of one
+score many times. So plans that
+fit in MAX_BYTES are cached, and computed anew where their potentials have moved by more than DRIFT:
+until then all that underflowed is negligible still, and nothing that counts can overflow.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 # pyright: reportCallIssue=false, reportArgumentType=false, reportOptionalMemberAccess=false, reportIndexIssue=false, reportGeneralTypeIssues=false, reportOperatorIssue=false
-"""The step of both potentials after the sums of a plan, in two launches: twenty small ones would take longer than the sums.
+"""The step of both potentials after the sums of a plan, in two launches: twenty small ones would
+take longer than the sums.
 
     ratio = log(r / a), log(c / b)          of all entries of both marginals, one after the other
     new   = ahead - ½ ratio
-    ahead = new + β (new - old)             with momentum; β needs sums over all entries, hence the second launch
+    ahead = new + β (new - old)             with momentum; β needs sums over all entries first
 
 The same step in plain torch is `sinkhorn.move`.
 """
@@ -21,11 +22,13 @@ BLOCK = 1024
 def move(
     sums: tuple[Tensor, Tensor], log_mass: Tensor, old: Tensor, ahead: Tensor, age: Tensor, momentum: bool
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """New potentials and where to look next, in place of the old ones; the age of the momentum, and the marginal error."""
+    """New potentials and where to look next, in place of the old ones; the age of the momentum,
+    and the marginal error."""
     r, c = (z.contiguous() for z in sums)
     old, ahead, age = old.contiguous(), ahead.contiguous(), age.contiguous()
     n, m, count = r.shape[-1], c.shape[-1], age.numel()
-    facts = torch.zeros(count, 3, device=old.device)  # marginal error, movement along the step, entries that are not finite
+    # marginal error, movement along the step, entries that are not finite
+    facts = torch.zeros(count, 3, device=old.device)
     next_age, error = torch.empty_like(age), torch.empty_like(age[..., 0])
     grid = triton.cdiv(n + m, BLOCK), count
     given = r, c, log_mass, old, ahead
@@ -37,7 +40,8 @@ def move(
 
 @triton.jit
 def entries(R, C, LOG, OLD, AHEAD, k, n, m, batch):
-    """For some entries the marginal, the mass it should be, log of their ratio, 1 where that is not finite, and potentials."""
+    """For some entries the marginal, the mass it should be, log of their ratio, 1 where that is
+    not finite, and potentials."""
     inside = k < n + m
     row = tl.load(R + batch * n + k, mask=k < n, other=0.0)
     total = row + tl.load(C + batch * m + k - n, mask=inside & (k >= n), other=0.0)
@@ -64,7 +68,8 @@ def look_kernel(R, C, LOG, OLD, AHEAD, FACTS, n, m, BLOCK: tl.constexpr):
 
 @triton.jit(do_not_specialize=["n", "m"])
 def move_kernel(R, C, LOG, OLD, AHEAD, AGE, FACTS, NEXT_AGE, ERROR, n, m, momentum: tl.constexpr, BLOCK: tl.constexpr):
-    """The step, in place; where entries are not finite, none is taken, and the error is infinite."""
+    """The step, in place; where entries are not finite, none is taken, and the error is
+    infinite."""
     batch = tl.program_id(1).to(tl.int64)
     k = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     _, _, ratio, _, old, ahead = entries(R, C, LOG, OLD, AHEAD, k, n, m, batch)

@@ -1,12 +1,14 @@
-"""Entropic OT at a fixed score: Alg. sinkhorn and Alg. sinkhorn_symm, warm-started, annealed, counted or thresholded.
+"""Entropic OT at a fixed score: Alg. sinkhorn and Alg. sinkhorn_symm, warm-started, annealed,
+counted or thresholded.
 
     Alg. sinkhorn        f <- -log Σ_j b_j exp(s_ij + g_j)           `half_step`, `_standard_step`
                          g <- -log Σ_i a_i exp(s_ij + f_i)           with the new f
-    Alg. sinkhorn_symm   f <- ½ (f - log Σ_j b_j exp(s_ij + g_j))    `_averaged_step`, or in one sweep `_symmetric_step`, `move`
-                         g <- ½ (g - log Σ_i a_i exp(s_ij + f_i))    with the old f
+    Alg. sinkhorn_symm   f <- ½ (f - log Σ_j b_j exp(s_ij + g_j))    `_averaged_step`; in one sweep:
+                         g <- ½ (g - log Σ_i a_i exp(s_ij + f_i))    `_symmetric_step` and `move`
 
-Potentials are kept in nats at the temperature asked for, f = f_paper / ε, and π_ij = a_i b_j exp(s_ij + f_i + g_j) with
-s = -C/ε. At a temporary temperature t ε the score is s / t and the potentials f / t.
+Potentials are kept in nats at the temperature asked for, f = f_paper / ε, and π_ij = a_i b_j
+exp(s_ij + f_i + g_j) with s = -C/ε. At a temporary temperature t ε the score is s / t and the
+potentials f / t.
 """
 
 from __future__ import annotations
@@ -26,10 +28,12 @@ from gromap.transport.score import Score
 
 @dataclass(frozen=True)
 class Annealing:
-    """Temperatures that fall from `start` times the asked one down to it, over at most `steps` steps.
+    """Temperatures that fall from `start` times the asked one down to it, over at most `steps`
+    steps.
 
-    "sqrt": ε_n = ε_0 / √n (Chizat 2024), which takes start² steps to arrive, so it is cut to `steps` of them;
-    "geometric": equal ratios. The steps of the loop that follow run at the asked temperature.
+    "sqrt": ε_n = ε_0 / √n (Chizat 2024), which takes start² steps to arrive, so it is cut to
+    `steps` of them; "geometric": equal ratios. The steps of the loop that follow run at the asked
+    temperature.
 
     >>> Annealing(start=4, steps=3, schedule="geometric").temperatures()
     [4.0, 2.0, 1.0]
@@ -55,11 +59,12 @@ class Annealing:
 class Sinkhorn:
     """Options of the inner loop.
 
-    steps: how many steps at the asked temperature, at most.  tol: stop once the marginal error, the L1 mass that the plan
-    misplaces, is below; None = always take all steps.
-    update: "standard" is Alg. sinkhorn, "symmetric" is Alg. sinkhorn_symm, and "accelerated" adds momentum to it: the
-    symmetrized step is a gradient step of the concave dual, so Nesterov's method with restarts needs the square root of
-    the steps (on real shapes at ε = 1e-3, hundreds in place of tens of thousands).
+    steps: how many steps at the asked temperature, at most.  tol: stop once the marginal error, the
+    L1 mass that the plan misplaces, is below; None = always take all steps.
+    update: "standard" is Alg. sinkhorn, "symmetric" is Alg. sinkhorn_symm, and "accelerated" adds
+    momentum to it: the symmetrized step is a gradient step of the concave dual, so Nesterov's
+    method with restarts needs the square root of the steps (on real shapes at ε = 1e-3, hundreds in
+    place of tens of thousands).
     """
 
     steps: int = 100
@@ -113,7 +118,8 @@ def sinkhorn(
 ) -> Potentials:
     """Run the inner loop from the given potentials.
 
-    graph: one that earlier calls with the same marginals and update have captured, to be used again.
+    graph: one that earlier calls with the same marginals and update have captured, to be used
+    again.
     """
     to = Marginals(log_a, log_b)
     z = torch.cat([start.f, start.g], -1)  # (..., N + M)
@@ -160,7 +166,8 @@ def sinkhorn(
 
 
 def _symmetric_step(score: Score | PlanCache, to: Marginals, *state: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Alg. sinkhorn_symm in one sweep, from the potentials, where to look, and the rest that `move` takes; maybe in place."""
+    """Alg. sinkhorn_symm in one sweep, from the potentials, where to look, and the rest that
+    `move` takes; maybe in place."""
     f, g = to.split(state[1])
     totals = score.sums(f + to.log_a, g + to.log_b)
     if fused_for(f):
@@ -173,13 +180,16 @@ def _symmetric_step(score: Score | PlanCache, to: Marginals, *state: Any) -> tup
 def move(
     totals: tuple[Tensor, Tensor], to: Marginals, old: Tensor, ahead: Tensor, age: Tensor, momentum: bool
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """f <- f - ½ log(r / a), g <- g - ½ log(c / b) with the row and column sums r, c of π at `ahead`.
+    """f <- f - ½ log(r / a), g <- g - ½ log(c / b) with the row and column sums r, c of π at
+    `ahead`.
 
-    With momentum, the next step looks at new + β (new - old), where β = 0 once a step opposes the movement (Nesterov's
-    extrapolation, O'Donoghue & Candès 2015). Returns the potentials, where to look next, the age, and the marginal error.
+    With momentum, the next step looks at new + β (new - old), where β = 0 once a step opposes the
+    movement (Nesterov's extrapolation, O'Donoghue & Candès 2015). Returns the potentials, where to
+    look next, the age, and the marginal error.
 
-    After a jump of Γ or ε the exponentials may overflow, or underflow along a whole row: then no step is taken and the error is
-    infinite, until `_rescue` takes it. Near the solution π_ij <= min(a_i, b_j) and this cannot happen.
+    After a jump of Γ or ε the exponentials may overflow, or underflow along a whole row: then no
+    step is taken and the error is infinite, until `_rescue` takes it. Near the solution π_ij <=
+    min(a_i, b_j) and this cannot happen.
     """
     total = torch.cat(totals, -1)
     ratio = (total.log() - to.log).masked_fill(to.empty, 0.0)  # points without mass keep their potential
@@ -195,7 +205,8 @@ def move(
 
 
 def _standard_step(score: Score, to: Marginals, z: Tensor) -> tuple[Tensor, Tensor]:
-    """f from g, then g from the new f: Alg. sinkhorn. Columns come out exact; the error is that of the rows before."""
+    """f from g, then g from the new f: Alg. sinkhorn. Columns come out exact; the error is that
+    of the rows before."""
     f, g = to.split(z)
     new = half_step(score, to.log_b, g)
     error = (to.log_a.exp() * torch.expm1((f - new).clamp(max=50.0)).abs()).sum(-1)
@@ -210,9 +221,11 @@ def _averaged_step(score: Score, to: Marginals, z: Tensor) -> tuple[Tensor, Tens
 
 
 def _rescue(z: Tensor, error: Tensor, score: Score, to: Marginals, step: SafeStep) -> tuple[Tensor, Tensor]:
-    """A step through log-sum-exp, over all tiles, for the problems that misplace more mass than LOOSE, or overflow.
+    """A step through log-sum-exp, over all tiles, for the problems that misplace more mass than
+    LOOSE, or overflow.
 
-    After a standard one, columns are exact whatever the potentials were: the plan has mass one, and Γ may be updated from it.
+    After a standard one, columns are exact whatever the potentials were: the plan has mass one, and
+    Γ may be updated from it.
     """
     lost = error > LOOSE
     if not bool(lost.any()):
@@ -222,5 +235,6 @@ def _rescue(z: Tensor, error: Tensor, score: Score, to: Marginals, step: SafeSte
 
 
 def half_step(score: Score, log_b: Tensor, g: Tensor) -> Tensor:
-    """f = -log Σ_j b_j exp(s_ij + g_j): makes the row marginals exact. Also Alg. Interpolate, for new rows.  (..., N)"""
+    """f = -log Σ_j b_j exp(s_ij + g_j): makes the row marginals exact. Also Alg. Interpolate,
+    for new rows.  (..., N)"""
     return -score.lse(g + log_b)

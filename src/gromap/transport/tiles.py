@@ -1,4 +1,5 @@
-"""The reductions, tile by tile, in plain torch: any score, any device, float32 and float64, O(N + M) memory.
+"""The reductions, tile by tile, in plain torch: any score, any device, float32 and float64, O(N
++ M) memory.
 
              cols J
           +----+----+--       block = s_IJ + u_I + v_J     in bits, by `Score.blocks`
@@ -6,10 +7,12 @@
    rows I +----+----+--       then its sums, or its product with W_J, or its maxima
           |    |    |
 
-Every function takes leading batch axes: small problems share a block, large ones take several blocks each.
+Every function takes leading batch axes: small problems share a block, large ones take several
+blocks each.
 
-Two facts of CPUs shape this file: exp2 is twice as fast as exp, and both are ten times slower when they underflow, which
-on real shapes is what most pairs do. So scores are in bits and are clamped at FLOOR first; what lies there counts as zero.
+Two facts of CPUs shape this file: exp2 is twice as fast as exp, and both are ten times slower when
+they underflow, which on real shapes is what most pairs do. So scores are in bits and are clamped at
+FLOOR first; what lies there counts as zero.
 """
 
 from __future__ import annotations
@@ -111,7 +114,8 @@ def sums(score: Blocks, u: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def plan(score: Blocks, u: Tensor, v: Tensor) -> Tensor:
-    """exp(s_ij + u_i + v_j), all of it, with one batch axis; zero where it is as good as zero.  (B, N, M)"""
+    """exp(s_ij + u_i + v_j), all of it, with one batch axis; zero where it is as good as zero.
+    (B, N, M)"""
     *batch, n, m = score.shape
     out = u.new_empty(math.prod(batch), n, m)
     for b, i, j, block in score.blocks(u, v):

@@ -2,14 +2,15 @@
 
 A program owns a block of rows I and walks over blocks of columns J:
 
-    s = q_I k_Jᵀ        fp16 tensor cores, fp32 sums: q = hi + lo and k = hi + lo in fp16, and one product of
-                        [hi, hi, lo] with [hi, lo, hi] is right to 2⁻²² |q| |k|, as fp32 is
+    s = q_I k_Jᵀ        fp16 tensor cores, fp32 sums: q = hi + lo and k = hi + lo in fp16, and one
+                        product of [hi, hi, lo] with [hi, lo, hi] is right to 2⁻²² |q| |k|
     p = exp2(s + u + v) in bits
     then the sums of p, or p W_J, or maxima, in registers
 
-Features come balanced from `solvers.objective.lifted_score`, so both halves fit fp16; where they do not, and on cards without
-tensor cores, products are in fp32. Underflow is flushed to zero by the hardware. Where `active` lists the tiles that matter
-(truncation.py), a program walks along its list. The kernels themselves are in kernels.py.
+Features come balanced from `solvers.objective.lifted_score`, so both halves fit fp16; where they do
+not, and on cards without tensor cores, products are in fp32. Underflow is flushed to zero by the
+hardware. Where `active` lists the tiles that matter (truncation.py), a program walks along its
+list. The kernels themselves are in kernels.py.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from torch import Tensor
 from triton.runtime.errors import OutOfResources
 
 from gromap.transport import kernels
-from gromap.transport.score import LowRank
+from gromap.transport.lowrank import LowRank
 from gromap.transport.tiles import flat
 from gromap.transport.truncation import Tiles
 
@@ -42,14 +43,23 @@ def _width(features: int) -> int:
 
 
 def split(x: Tensor, scale: float, left: bool, beyond: Tensor) -> Tensor:
-    """[hi, hi, lo] or [hi, lo, hi] of scale x in fp16, with zeros up to whole chunks; adds the overflows to `beyond`."""
+    """[hi, hi, lo] or [hi, lo, hi] of scale x in fp16, with zeros up to whole chunks; adds the
+    overflows to `beyond`."""
     features = x.shape[-1]
     width = _width(3 * features)
     out = torch.empty(*x.shape[:-1], width, dtype=torch.float16, device=x.device)
     with torch.cuda.device_of(x):
         blocks = Blocks(CORNER, 1, 4, 1)
         numbers = x.numel() // features, features, scale, HALF_MAX, left, width, blocks.rows
-        launch(kernels.split_kernel, (triton.cdiv(out.numel(), blocks.rows),), blocks, x.contiguous(), out, beyond, *numbers)
+        launch(
+            kernels.split_kernel,
+            (triton.cdiv(out.numel(), blocks.rows),),
+            blocks,
+            x.contiguous(),
+            out,
+            beyond,
+            *numbers,
+        )
     return out
 
 
@@ -61,7 +71,8 @@ _factors: weakref.WeakKeyDictionary[LowRank, tuple[Tensor, Tensor]] = weakref.We
 
 
 def factors(score: LowRank) -> tuple[Tensor, Tensor]:
-    """What the kernels read of a score, prepared when first needed, for its transpose too: that reads the same."""
+    """What the kernels read of a score, prepared when first needed, for its transpose too: that
+    reads the same."""
     if score not in _factors:
         q, k = _prepare(score)
         _factors[score], _factors[score.mT] = (q, k), (k, q)
@@ -69,7 +80,8 @@ def factors(score: LowRank) -> tuple[Tensor, Tensor]:
 
 
 def _prepare(score: LowRank) -> tuple[Tensor, Tensor]:
-    """Both factors with one batch axis, in bits: split in fp16, or as they are if they do not fit."""
+    """Both factors with one batch axis, in bits: split in fp16, or as they are if they do not
+    fit."""
     root, batch = math.sqrt(LOG2E), score.shape[:-2]
     q, k = (flat(z, batch, 2) for z in (score.q, score.k))
     if has_tensor_cores(q.device):
@@ -103,13 +115,15 @@ OPTIONS = {  # the first is the fastest on an H200
     "apply": [Blocks(64, 64, 4, 3), Blocks(128, 32, 4, 3), Blocks(64, 32, 4, 2)],
     "wide": [Blocks(64, 64, 4, 2), Blocks(32, 32, 4, 2)],  # features in several chunks, or in fp32
 }
-TELLING = range(2 * 10**9, 2 * 10**11)  # pairs of points of a problem that tells the options apart, and does not take long
+# pairs of points of a problem that tells the options apart, and does not take long
+TELLING = range(2 * 10**9, 2 * 10**11)
 _best: dict[tuple[Any, ...], Blocks] = {}
 T = TypeVar("T")
 
 
 def _tuned(kind: str, z: _Operands, run: Callable[[Blocks], T]) -> T:
-    """Run a kernel with the fastest of its options, as timed once per kind of problem; the first, until a problem can tell."""
+    """Run a kernel with the fastest of its options, as timed once per kind of problem; the
+    first, until a problem can tell."""
     wide = z.q.shape[-1] > CHUNK or z.q.dtype == torch.float32
     options = OPTIONS["wide" if wide else kind]
     key = (kind, z.q.shape[-1], z.q.dtype, z.active and z.active.sizes, z.q.device)
@@ -127,7 +141,8 @@ def _tuned(kind: str, z: _Operands, run: Callable[[Blocks], T]) -> T:
 
 
 def _milliseconds(run: Callable[[], Any]) -> float:
-    """The shorter of two runs, after one that compiles; infinite where the card has too little shared memory."""
+    """The shorter of two runs, after one that compiles; infinite where the card has too little
+    shared memory."""
     times = []
     try:
         for _ in range(3):
@@ -155,7 +170,8 @@ class _Operands:
         self.active = active
 
     def walk(self, blocks: Blocks, over_rows: bool = False) -> tuple[Any, ...]:
-        """The arguments that all kernels share. A program owns a block of columns and walks over rows, or the other way."""
+        """The arguments that all kernels share. A program owns a block of columns and walks over
+        rows, or the other way."""
         active, width = self.active, self.q.shape[-1]
         if active is None:
             lists, own, other = (self.v, self.v), 0, 0
@@ -175,7 +191,18 @@ def sums(score: LowRank, u: Tensor, v: Tensor, active: Tiles | None = None) -> t
         r, c = both[: z.count * z.n], both[half:]
         wide = triton.cdiv(z.m, blocks.cols)
         pieces = max(1, min(triton.cdiv(z.n, blocks.rows), PROGRAMS // (wide * z.count)))
-        launch(kernels.sums_kernel, (wide, pieces, z.count), blocks, z.q, z.k, z.u, z.v, r, c, *z.walk(blocks, over_rows=True))
+        launch(
+            kernels.sums_kernel,
+            (wide, pieces, z.count),
+            blocks,
+            z.q,
+            z.k,
+            z.u,
+            z.v,
+            r,
+            c,
+            *z.walk(blocks, over_rows=True),
+        )
         return r.view(*z.batch, z.n), c.view(*z.batch, z.m)
 
     return _tuned("sums", z, run)

@@ -1,13 +1,16 @@
 """Truncation: at small ε most tiles of a plan are zero, and need no visit.
 
-Points are ordered so that every run of some of them, a cell, is tight. For i in cell I around c_I and j in cell J around d_J,
+Points are ordered so that every run of some of them, a cell, is tight. For i in cell I around c_I
+and j in cell J around d_J,
 
     q_i·k_j = q_i·d_J + c_I·k_j - c_I·d_J + (q_i - c_I)·(k_j - d_J)
 
-    s_ij + f_i + g_j  <=  max_i (f_i + q_i·d_J) + max_j (g_j + c_I·k_j) - c_I·d_J + r_I r_J  =:  bound_IJ
+    s_ij + f_i + g_j  <=  max_i (f_i + q_i·d_J) + max_j (g_j + c_I·k_j) - c_I·d_J + r_I r_J  =:
+    bound_IJ
 
-which is tight up to the product of the two radii, however far apart the clouds are, and takes a 64th of a full sweep or less.
-A tile with bound < log τ has π_ij < τ a_i b_j: without all of these, every row and column sum loses less than a share τ.
+which is tight up to the product of the two radii, however far apart the clouds are, and takes a
+64th of a full sweep or less. A tile with bound < log τ has π_ij < τ a_i b_j: without all of these,
+every row and column sum loses less than a share τ.
 """
 
 from __future__ import annotations
@@ -36,7 +39,8 @@ class Cells(NamedTuple):
 
 
 class Grid(NamedTuple):
-    """The cells of rows and columns, and the share τ of its mass that a row may lose to tiles left out."""
+    """The cells of rows and columns, and the share τ of its mass that a row may lose to tiles
+    left out."""
 
     rows: Cells
     cols: Cells
@@ -48,7 +52,8 @@ class Grid(NamedTuple):
 
 
 class Lists(NamedTuple):
-    """For each cell of one side, the cells of the other to visit: items[starts[c] : starts[c + 1]]."""
+    """For each cell of one side, the cells of the other to visit: items[starts[c] : starts[c +
+    1]]."""
 
     starts: Tensor  # (cells + 1,) int32
     items: Tensor  # int32
@@ -69,9 +74,11 @@ class Tiles(NamedTuple):
 
 
 def split_cells(x: Tensor, size: int | None = None) -> Cells:
-    """Order a cloud by recursive median cuts across the widest of its leading axes, down to runs of `size` points.
+    """Order a cloud by recursive median cuts across the widest of its leading axes, down to runs
+    of `size` points.
 
-    None: CELL_POINTS of them, doubled until there are no more than MAX_CELLS cells, so that lists stay small.
+    None: CELL_POINTS of them, doubled until there are no more than MAX_CELLS cells, so that lists
+    stay small.
 
     >>> split_cells(torch.tensor([[3.0], [0.0], [2.0], [1.0]]), size=2).order.tolist()
     [1, 3, 2, 0]
@@ -100,10 +107,12 @@ def split_cells(x: Tensor, size: int | None = None) -> Cells:
 
 
 def active_tiles(q: Tensor, k: Tensor, grid: Grid, f: Tensor, g: Tensor, log_a: Tensor, log_b: Tensor) -> Tiles | None:
-    """The tiles that hold more than a share τ of some row or column at the potentials f and g, in nats.
+    """The tiles that hold more than a share τ of some row or column at the potentials f and g,
+    in nats.
 
-    q, k: (N, R) and (M, R), in the order of their cells; f, g, log_a, log_b: in the order of the points.
-    None where so many tiles are active that a full sweep is faster. Waits for the device once.
+    q, k: (N, R) and (M, R), in the order of their cells; f, g, log_a, log_b: in the order of the
+    points. None where so many tiles are active that a full sweep is faster. Waits for the device
+    once.
     """
     rows, cols, loss = grid
     q, k = _by_cell(q, rows.size), _by_cell(k, cols.size)  # (cells, size, R)

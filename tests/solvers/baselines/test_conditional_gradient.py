@@ -29,7 +29,12 @@ def test_a_line_search_for_costs_that_are_not_cnt():
     (x, a), (y, b) = cloud(25, 2, 0), cloud(18, 2, 1)
     sol = solve(x, y, a, b, cost=Power(4), method="conditional-gradient", init="zero")
     assert (np.diff(sol.history["energy"]) <= 1e-12).all()
-    assert [line_search(-1.0, 1.0), line_search(-3.0, 1.0), line_search(1.0, -2.0), line_search(1.0, -0.5)] == [0.5, 1, 1, 0]
+    assert [line_search(-1.0, 1.0), line_search(-3.0, 1.0), line_search(1.0, -2.0), line_search(1.0, -0.5)] == [
+        0.5,
+        1,
+        1,
+        0,
+    ]
 
 
 def test_rounding_gives_a_coupling():

@@ -60,7 +60,9 @@ def test_it_oscillates_for_a_cost_that_is_not_cnt():
     rng = np.random.default_rng(5)
     x, y = rng.normal(size=(8, 2)), rng.normal(size=(8, 2))
     loop = Loop(Sinkhorn(1000, tol=1e-4), max_steps=1000, max_iter=12, adaptive=False)
-    found = [solve(x, y, cost=Power(p), epsilon=1e-2, method=EntropicGW(loop), init="zero", dim=8).status for p in (6, 2)]
+    found = [
+        solve(x, y, cost=Power(p), epsilon=1e-2, method=EntropicGW(loop), init="zero", dim=8).status for p in (6, 2)
+    ]
     assert found == [Status.OSCILLATES, Status.CONVERGED]
 
 

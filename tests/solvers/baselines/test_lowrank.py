@@ -1,4 +1,5 @@
-"""Couplings of low rank: exact marginals, the rank that was asked for, and losses no higher than those of POT."""
+"""Couplings of low rank: exact marginals, the rank that was asked for, and losses no higher than
+those of POT."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ def clouds(n: int = 80, m: int = 61) -> tuple[np.ndarray, ...]:
 
 @pytest.mark.parametrize("rank", [5, 10])
 def test_the_loss_is_at_most_that_of_pot(rank):
-    """Both are local: ours was lower by a third in every case tried; more than 5 % above would be a failure."""
+    """Both are local: ours was lower by a third in every case tried; more than 5 % above would
+    be a failure."""
     ot = pytest.importorskip("ot")
     x, y, a, b = clouds()
     options = {"rank": rank, "rescale_cost": False, "stopThr": 1e-6, "numItermax": 300, "seed_init": 1}

@@ -18,7 +18,8 @@ def test_full_rank_is_entropic_gw(cost):
     sx, sy = Space(x, a, cost=cost, dim=30), Space(y, b, cost=cost, dim=21)
     for steps in (1, 3):
         one, two = (
-            solve(sx, sy, epsilon=0.2, method=m(EXACT), init="zero", max_iter=steps) for m in (EntropicGW, LowRankCostGW)
+            solve(sx, sy, epsilon=0.2, method=m(EXACT), init="zero", max_iter=steps)
+            for m in (EntropicGW, LowRankCostGW)
         )
         np.testing.assert_allclose(two.plan.dense(), one.plan.dense(), atol=1e-9)
         assert two.value == pytest.approx(one.value, rel=1e-8)

@@ -21,7 +21,8 @@ def test_the_steps_of_pot(kernel):
 
 
 def test_the_loss_falls_and_the_entropy_goes():
-    """L(π_t) falls for CNT costs, and the end is within 2 % of a coupling of the conditional gradient."""
+    """L(π_t) falls for CNT costs, and the end is within 2 % of a coupling of the conditional
+    gradient."""
     pytest.importorskip("ot")
     loop = Loop(Sinkhorn(1000, tol=1e-7), adaptive=False, max_steps=1000)
     sol = solve(*spaces(), epsilon=0.02, scale=None, method=ProximalGW(loop), init="zero")

@@ -1,4 +1,5 @@
-"""Sampled-GW: an unbiased estimate of the whole gradient, and so the same ε as every other method."""
+"""Sampled-GW: an unbiased estimate of the whole gradient, and so the same ε as every other
+method."""
 
 from __future__ import annotations
 
@@ -35,7 +36,8 @@ def test_many_samples_are_entropic_gw():
 
 
 def test_the_loss_of_pot():
-    """POT's is proximal, with gradients in units of their own: at a small ε the losses agree, to 10 %."""
+    """POT's is proximal, with gradients in units of their own: at a small ε the losses agree, to
+    10 %."""
     ot = pytest.importorskip("ot")
     cx, cy, a, b = matrices()
     options = {"nb_samples_grad": 40, "epsilon": 1e-2, "max_iter": 60, "random_state": 0}
@@ -58,5 +60,7 @@ def test_few_sinkhorn_steps_and_float32():
     sx, sy = spaces()
     x, y = (np.asarray(s.features, dtype="float32") for s in (sx, sy))
     loop = Loop(Sinkhorn(20, update="symmetric"), adaptive=False, max_iter=10)
-    sol = solve(torch.from_numpy(x), torch.from_numpy(y), cost="sqeuclidean", epsilon=0.05, method=SampledGW(loop), init="zero")
+    sol = solve(
+        torch.from_numpy(x), torch.from_numpy(y), cost="sqeuclidean", epsilon=0.05, method=SampledGW(loop), init="zero"
+    )
     assert np.isfinite(sol.history["energy"]).all()

@@ -1,4 +1,5 @@
-"""GLB and glTF, through trimesh: all meshes of the scene as one, each with its transform applied."""
+"""GLB and glTF, through trimesh: all meshes of the scene as one, each with its transform
+applied."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ from gromap.mesh.texture import atlas, split
 
 
 def read(path: Path) -> Mesh:
-    """Vertices in the order of the file; glTF repeats a vertex for each of its texture coordinates."""
+    """Vertices in the order of the file; glTF repeats a vertex for each of its texture
+    coordinates."""
     _check.extra("PIL.Image", "mesh", "pillow")  # by which trimesh reads textures
     trimesh = _check.extra("trimesh", "mesh")
     try:
@@ -23,7 +25,8 @@ def read(path: Path) -> Mesh:
     except Exception as error:  # trimesh passes on errors of every kind
         raise ValueError(f"trimesh cannot read it ({type(error).__name__}: {error})") from error
     parts, order = [], list(scene.geometry)
-    placed = [scene.graph[node] for node in reversed(scene.graph.nodes_geometry)]  # trimesh walks from the last to the first
+    # trimesh walks from the last to the first
+    placed = [scene.graph[node] for node in reversed(scene.graph.nodes_geometry)]
     for transform, name in sorted(placed, key=lambda one: order.index(one[1])):
         geometry = scene.geometry[name]
         if isinstance(geometry, trimesh.Trimesh | trimesh.PointCloud):
@@ -50,7 +53,8 @@ def read(path: Path) -> Mesh:
 
 
 def _placed(geometry: Any, transform: np.ndarray) -> tuple[np.ndarray, np.ndarray, Any]:
-    """Transformed vertices, in the precision of glTF, and faces, flipped where the transform mirrors."""
+    """Transformed vertices, in the precision of glTF, and faces, flipped where the transform
+    mirrors."""
     vertices = np.asarray(geometry.vertices) @ transform[:3, :3].T + transform[:3, 3]
     faces = np.asarray(getattr(geometry, "faces", np.zeros((0, 3))), np.int64).reshape(-1, 3)
     mirrored = np.linalg.det(transform[:3, :3]) < 0
@@ -58,7 +62,8 @@ def _placed(geometry: Any, transform: np.ndarray) -> tuple[np.ndarray, np.ndarra
 
 
 def _appearance(visual: Any, faces: np.ndarray) -> tuple[np.ndarray, np.ndarray | tuple, np.ndarray | None]:
-    """Of one part: texture coordinates of its corners, its image or plain color, and the colors of its vertices."""
+    """Of one part: texture coordinates of its corners, its image or plain color, and the colors
+    of its vertices."""
     uv = getattr(visual, "uv", None)
     material = getattr(visual, "material", None)
     plain = _plain(material)
@@ -79,7 +84,8 @@ def _plain(material: Any) -> tuple[int, int, int]:
 
 
 def write(mesh: Mesh, path: Path) -> None:
-    """With the image embedded. Vertices on a texture seam are repeated after all others, which keep their order."""
+    """With the image embedded. Vertices on a texture seam are repeated after all others, which
+    keep their order."""
     image_module, trimesh = _check.extra("PIL.Image", "mesh", "pillow"), _check.extra("trimesh", "mesh")
     vertices, faces, visual = mesh.vertices, mesh.faces, None
     if mesh.uv is not None and mesh.texture is not None and len(faces):

@@ -1,4 +1,5 @@
-"""OBJ: vertices in the order of the file, texture coordinates of each corner, and the images of the materials."""
+"""OBJ: vertices in the order of the file, texture coordinates of each corner, and the images of
+the materials."""
 
 from __future__ import annotations
 
@@ -94,14 +95,17 @@ def _materials(path: Path) -> dict[str, Path | tuple[int, int, int]]:
                 found[name] = (red, green, blue)
             case ["map_Kd", *_, image]:
                 whole = line.split(None, 1)[1].strip()
-                found[name] = next((p for p in (path.parent / whole, path.parent / image) if p.is_file()), path.parent / image)
+                found[name] = next(
+                    (p for p in (path.parent / whole, path.parent / image) if p.is_file()), path.parent / image
+                )
     return found
 
 
 def _textured(
     uv: np.ndarray, material_of: np.ndarray, materials: dict[str, Path | tuple[int, int, int]]
 ) -> tuple[np.ndarray, np.ndarray | None]:
-    """Texture coordinates and the texture: the one image, or all images and plain colors in use, side by side."""
+    """Texture coordinates and the texture: the one image, or all images and plain colors in use,
+    side by side."""
     names = list(dict.fromkeys(material_of.tolist()))
     found = [materials.get(name, GRAY) for name in names]
     if not any(isinstance(one, Path) for one in found):
@@ -122,7 +126,8 @@ def companions(path: Path) -> list[Path]:
 
 
 def write(mesh: Mesh, path: Path, named: Path) -> None:
-    """Write the file at `path`, which will be renamed to `named`, and beside that its material and its image."""
+    """Write the file at `path`, which will be renamed to `named`, and beside that its material
+    and its image."""
     digits = 17 if mesh.vertices.dtype == np.float64 else 9
     rows = mesh.vertices if mesh.colors is None else np.hstack([mesh.vertices, bytes_of(mesh.colors) / 255])
     style = " ".join([f"%.{digits}g"] * 3 + ["%.4g"] * (rows.shape[1] - 3))

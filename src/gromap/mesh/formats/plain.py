@@ -13,19 +13,25 @@ from gromap.mesh.mesh import Mesh
 
 
 def read_off(path: Path) -> Mesh:
-    """OFF and COFF, comments and empty lines anywhere, the counts on the first or the second line."""
+    """OFF and COFF, comments and empty lines anywhere, the counts on the first or the second
+    line."""
     lines = [line.partition("#")[0].split() for line in path.read_text(encoding="utf-8", errors="replace").splitlines()]
     lines = [words for words in lines if words]
     if not lines or not re.fullmatch(r"(ST)?C?N?OFF", lines[0][0]):
         raise ValueError("it does not start with 'OFF'")
     if "N" in lines[0][0] or "ST" in lines[0][0]:
-        raise ValueError(f"{lines[0][0]} files, with normals or texture coordinates, are not read: export it as PLY or OBJ")
+        raise ValueError(
+            f"{lines[0][0]} files, with normals or texture coordinates, are not read: export it as PLY or OBJ"
+        )
     lines[0] = lines[0][1:]
     lines = lines if lines[0] else lines[1:]
     n, f = (int(word) for word in lines[0][:2])
     if min(n, f) < 0 or n + f > len(lines) - 1:
         raise ValueError(f"it announces {n} vertices and {f} faces, and has {len(lines) - 1} lines")
-    rows, polygons = lines[1 : n + 1], [list(map(int, words[: int(words[0]) + 1])) for words in lines[n + 1 : n + 1 + f]]
+    rows, polygons = (
+        lines[1 : n + 1],
+        [list(map(int, words[: int(words[0]) + 1])) for words in lines[n + 1 : n + 1 + f]],
+    )
     if any(len(words) != words[0] + 1 for words in polygons):
         raise ValueError("it has a face with fewer corners than announced")
     if any(len(row) < 3 for row in rows):
@@ -46,7 +52,9 @@ def write_off(mesh: Mesh, path: Path) -> None:
     lines = ["OFF" if mesh.colors is None else "COFF", f"{len(mesh.vertices)} {len(mesh.faces)} 0"]
     positions = [style % tuple(row) for row in mesh.vertices.tolist()]
     if mesh.colors is not None:
-        positions = [f"{p} {r} {g} {b} 255" for p, (r, g, b) in zip(positions, bytes_of(mesh.colors).tolist(), strict=True)]
+        positions = [
+            f"{p} {r} {g} {b} 255" for p, (r, g, b) in zip(positions, bytes_of(mesh.colors).tolist(), strict=True)
+        ]
     faces = [f"3 {i} {j} {k}" for i, j, k in mesh.faces.tolist()]
     path.write_text("\n".join(lines + positions + faces) + "\n", encoding="ascii")
 
@@ -55,7 +63,8 @@ TRIANGLE = np.dtype([("normal", "<f4", (3,)), ("corners", "<f4", (3, 3)), ("attr
 
 
 def read_stl(path: Path) -> Mesh:
-    """STL stores every triangle on its own: corners at exactly the same place become one vertex, in order of appearance."""
+    """STL stores every triangle on its own: corners at exactly the same place become one vertex,
+    in order of appearance."""
     data = path.read_bytes()
     count = int.from_bytes(data[80:84], "little") if len(data) >= 84 else -1
     if len(data) == 84 + 50 * count:
@@ -97,7 +106,8 @@ def read_npy(path: Path) -> Mesh:
 
 
 def read_lines(path: Path) -> Mesh:
-    """Points, one per line, their coordinates between spaces, commas or semicolons; a first line of names is skipped."""
+    """Points, one per line, their coordinates between spaces, commas or semicolons; a first line
+    of names is skipped."""
     lines = path.read_text(encoding="utf-8-sig").replace(",", " ").replace(";", " ").splitlines()
     rows = [words for line in lines if (words := line.partition("#")[0].split())]
     if rows and not any(_is_number(word) for word in rows[0]):

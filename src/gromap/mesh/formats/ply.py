@@ -1,4 +1,5 @@
-"""PLY: ascii and binary of both byte orders; colors of the vertices, uv of the vertices or of the corners."""
+"""PLY: ascii and binary of both byte orders; colors of the vertices, uv of the vertices or of
+the corners."""
 
 from __future__ import annotations
 
@@ -11,7 +12,16 @@ from gromap.mesh.formats.polygons import bytes_of, fan, parsed, rgb
 from gromap.mesh.mesh import Mesh
 from gromap.mesh.texture import load_image
 
-NUMBERS = {"char": "i1", "uchar": "u1", "short": "i2", "ushort": "u2", "int": "i4", "uint": "u4", "float": "f4", "double": "f8"}
+NUMBERS = {
+    "char": "i1",
+    "uchar": "u1",
+    "short": "i2",
+    "ushort": "u2",
+    "int": "i4",
+    "uint": "u4",
+    "float": "f4",
+    "double": "f8",
+}
 NUMBERS |= {"int8": "i1", "uint8": "u1", "int16": "i2", "uint16": "u2", "int32": "i4", "uint32": "u4"}
 NUMBERS |= {"float32": "f4", "float64": "f8"}
 ORDERS = {"binary_little_endian": "<", "binary_big_endian": ">", "ascii": ""}
@@ -98,7 +108,9 @@ def _binary(data: bytes, at: int, elements: list[Element], order: str) -> dict[s
         kind = np.dtype(_fields(element, order, _first_lengths(data, at, element, order)))
         if element.count * kind.itemsize <= len(data) - at:
             table = np.frombuffer(data, kind, element.count, at)
-            if all((table[f"{name} length"] == table[name].shape[1]).all() for name, _, size in element.properties if size):
+            if all(
+                (table[f"{name} length"] == table[name].shape[1]).all() for name, _, size in element.properties if size
+            ):
                 columns[element.name] = {name: _column(table, name, size) for name, _, size in element.properties}
                 at += element.count * kind.itemsize
                 continue
@@ -107,7 +119,8 @@ def _binary(data: bytes, at: int, elements: list[Element], order: str) -> dict[s
 
 
 def _first_lengths(data: bytes, at: int, element: Element, order: str) -> list[int]:
-    """How long the lists of the first entry are: most files have lists of one length, which numpy reads at once."""
+    """How long the lists of the first entry are: most files have lists of one length, which
+    numpy reads at once."""
     lengths = []
     for _, kind, size in element.properties:
         if size and element.count:
@@ -168,7 +181,9 @@ def _ascii(body: bytes, elements: list[Element]) -> dict[str, dict[str, Column]]
             raise ValueError(f"its header announces {element.count} times '{element.name}', the file holds less")
         if not any(size for *_, size in element.properties):
             end = at + element.count * width
-            columns[element.name] = {name: parsed(words[at + k : end : width], kinds[name]) for k, name in enumerate(kinds)}
+            columns[element.name] = {
+                name: parsed(words[at + k : end : width], kinds[name]) for k, name in enumerate(kinds)
+            }
             at = end
             continue
         found: dict[str, list[np.ndarray]] = {name: [] for name in kinds}

@@ -8,9 +8,11 @@ import numpy as np
 
 
 def fan(counts: np.ndarray) -> np.ndarray:
-    """Triangles of polygons whose corners are listed one after another, as indices into this list.  (T, 3)
+    """Triangles of polygons whose corners are listed one after another, as indices into this
+    list.  (T, 3)
 
-    A polygon becomes the fan around its first corner, exact if it is convex; points and lines give none.
+    A polygon becomes the fan around its first corner, exact if it is convex; points and lines give
+    none.
 
     >>> fan(np.array([3, 4])).tolist()
     [[0, 1, 2], [3, 4, 5], [3, 5, 6]]
@@ -23,13 +25,15 @@ def fan(counts: np.ndarray) -> np.ndarray:
 
 
 def rgb(colors: np.ndarray) -> np.ndarray:
-    """The first three channels in [0, 1]; integers count up to the largest of their type.  (N, 3) float64"""
+    """The first three channels in [0, 1]; integers count up to the largest of their type.  (N,
+    3) float64"""
     colors = np.asarray(colors)[:, :3]
     return colors / np.iinfo(colors.dtype).max if colors.dtype.kind in "iu" else colors.astype(np.float64).clip(0, 1)
 
 
 def parsed(words: Sequence[bytes] | Sequence[str] | list[list[str]], kind: str) -> np.ndarray:
-    """Words as numbers of a kind, such as "f4" or "u1"; ValueError where they are none, or none of that kind."""
+    """Words as numbers of a kind, such as "f4" or "u1"; ValueError where they are none, or none
+    of that kind."""
     values = np.array(words, np.float64)
     if np.dtype(kind).kind == "f":
         return values.astype(kind)

@@ -1,4 +1,5 @@
-"""VTK surfaces: legacy files (POLYDATA, ascii or binary) and VTP, with colors and texture coordinates of the vertices."""
+"""VTK surfaces: legacy files (POLYDATA, ascii or binary) and VTP, with colors and texture
+coordinates of the vertices."""
 
 from __future__ import annotations
 
@@ -54,7 +55,9 @@ def read_legacy(path: Path) -> Mesh:
                 if wide in (3, 4) and number.lower() == "unsigned_char":
                     found["colors"] = rgb(values)
             case ["TEXTURE_COORDINATES", _, width, number] if of_points:
-                found["uv"] = cursor.numbers(int(width) * len(points), LEGACY[number.lower()]).reshape(len(points), -1)[:, :2]
+                found["uv"] = cursor.numbers(int(width) * len(points), LEGACY[number.lower()]).reshape(len(points), -1)[
+                    :, :2
+                ]
             case ["NORMALS" | "VECTORS", _, number] if of_points:
                 cursor.numbers(3 * len(points), LEGACY[number.lower()])
             case ["METADATA"]:
@@ -108,7 +111,8 @@ class _Cursor:
         return parsed(words, kind)
 
     def cells(self, n: int, size: int) -> tuple[np.ndarray, np.ndarray]:
-        """How many corners each has, and all of them: as (count, corners...)*, or as offsets and corners (VTK 5)."""
+        """How many corners each has, and all of them: as (count, corners...)*, or as offsets and
+        corners (VTK 5)."""
         if not 0 <= n <= size + 1:
             raise ValueError(f"it announces {n} faces with {size} numbers in all")
         here = self.at
@@ -198,7 +202,8 @@ class _Arrays:
         return (_decoded(body, width + count) if encoded else body[: width + count])[width:]
 
     def _inflated(self, body: bytes, encoded: bool) -> bytes:
-        """The number of blocks, the size of a block, the size of the last (0: as the others), the sizes of all, compressed."""
+        """The number of blocks, the size of a block, the size of the last (0: as the others),
+        the sizes of all, compressed."""
         width = self.size.itemsize
         head = _decoded(body, 3 * width) if encoded else body
         blocks, block, last = (int(x) for x in np.frombuffer(head, self.size, 3))

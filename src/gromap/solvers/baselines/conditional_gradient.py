@@ -1,9 +1,11 @@
-"""ConditionalGradientGW (Frank-Wolfe; Titouan et al. 2019): unregularized couplings, by exact optimal transport.
+"""ConditionalGradientGW (Frank-Wolfe; Titouan et al. 2019): unregularized couplings, by exact
+optimal transport.
 
-    π' = argmin_π <∇L(π_t), π>,    π_{t+1} = (1 - τ) π_t + τ π',    τ = argmin over [0, 1] of a parabola
+    π'      = argmin_π <∇L(π_t), π>
+    π_{t+1} = (1 - τ) π_t + τ π'          τ minimizes a parabola over [0, 1]
 
-L is concave for CNT costs (Maron & Lipman 2018): then τ = 1, and plans are vertices of the polytope of couplings. The linear
-program is solved on the CPU by the network simplex of POT.
+L is concave for CNT costs (Maron & Lipman 2018): then τ = 1, and plans are vertices of the polytope
+of couplings. The linear program is solved on the CPU by the network simplex of POT.
 """
 
 from __future__ import annotations
@@ -52,11 +54,13 @@ def line_search(slope: float, bend: float) -> float:
 
 @dataclass(frozen=True)
 class ConditionalGradientGW(SolverDefaults):
-    """Conditional gradient: sharp couplings for any pair of costs, by exact optimal transport (pip install 'gromap[pot]').
+    """Conditional gradient: sharp couplings for any pair of costs, by exact optimal transport
+    (pip install 'gromap[pot]').
 
-    What is minimized is L(π) = `Solution.value_gw`, without entropy: `epsilon` only serves the search for a start, and `value`,
-    which adds ε KL(π | α⊗β) as for every method. Time O(N³) per step, on the CPU, memory O((N + M)²): up to a few thousand
-    points, and as the last step after another method, with `init=solution`.
+    What is minimized is L(π) = `Solution.value_gw`, without entropy: `epsilon` only serves the
+    search for a start, and `value`, which adds ε KL(π | α⊗β) as for every method. Time O(N³) per
+    step, on the CPU, memory O((N + M)²): up to a few thousand points, and as the last step after
+    another method, with `init=solution`.
 
     >>> import numpy as np, gromap
     >>> X = np.random.default_rng(0).normal(size=(40, 2)) * [2, 1]
@@ -71,7 +75,8 @@ class ConditionalGradientGW(SolverDefaults):
     memory_advice = "use method='cnt' with a small epsilon, which is linear in memory."
 
     def memory(self, pair: Pair) -> int:
-        """Bytes that a solve takes at most, about: quadratic in the points, in float64 for the linear program."""
+        """Bytes that a solve takes at most, about: quadratic in the points, in float64 for the
+        linear program."""
         n, m = pair.shape
         return 8 * (2 * n * n + 2 * m * m + 10 * n * m)
 

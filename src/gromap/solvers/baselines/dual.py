@@ -1,8 +1,10 @@
-"""DualGW (Rioux et al. 2024): gradient descent on the dual objective D_ε, with a step that its smoothness allows.
+"""DualGW (Rioux et al. 2024): gradient descent on the dual objective D_ε, with a step that its
+smoothness allows.
 
     Γ' = Γ - τ ∇D_ε(Γ) = Γ + 2 τ (Γ(π) - Γ),    8 D_ε(Γ) = 8 |Γ|² + OT_ε(C_Γ)
 
-CNT-GW is the same scheme at τ = ½, at any temperature (Prop. equivalence_dualgrad). Without its majorisation argument, the step
+CNT-GW is the same scheme at τ = ½, at any temperature (Prop. equivalence_dualgrad). Without its
+majorisation argument, the step
 has to follow the curvature: |∂²(8 D_ε)| <= max(16, (256/ε) (E|X|⁴ E|Y|⁴)^½ - 16), so that τ = O(ε).
 """
 
@@ -22,14 +24,17 @@ from gromap.transport import Score
 
 @dataclass(frozen=True)
 class DualGW(AlternatingSolver):
-    """Dual-GW, from squared norms to every CNT cost through its embedding; for comparison with CntGW.
+    """Dual-GW, from squared norms to every CNT cost through its embedding; for comparison with
+    CntGW.
 
-    step: 2τ, the share of the way to Γ(π) in (0, 1]; None = that of the smoothness bound, O(ε).  Time O(N M (D + 1)) per
-    Sinkhorn step, memory O(N D + M E), as CntGW, in many more outer steps: raise `max_iter`.
+    step: 2τ, the share of the way to Γ(π) in (0, 1]; None = that of the smoothness bound, O(ε).
+    Time O(N M (D + 1)) per Sinkhorn step, memory O(N D + M E), as CntGW, in many more outer steps:
+    raise `max_iter`.
 
     >>> import numpy as np, gromap
     >>> X = np.random.default_rng(0).normal(size=(40, 2)) * [2, 1]
-    >>> slow, fast = (gromap.solve(X, X, epsilon=0.1, method=m, init="zero", max_iter=999) for m in ("dual", "cnt"))
+    >>> options = {"epsilon": 0.1, "init": "zero", "max_iter": 999}
+    >>> slow, fast = (gromap.solve(X, X, method=m, **options) for m in ("dual", "cnt"))
     >>> len(slow.history["energy"]) > 3 * len(fast.history["energy"])
     True
     """
@@ -42,7 +47,9 @@ class DualGW(AlternatingSolver):
 
     def __post_init__(self) -> None:
         if self.step is not None and not 0 < self.step <= 1:
-            raise ValueError(f"DualGW's step is a share in (0, 1], or None for that of the smoothness bound, got {self.step}.")
+            raise ValueError(
+                f"DualGW's step is a share in (0, 1], or None for that of the smoothness bound, got {self.step}."
+            )
 
     def check(self, pair: Pair) -> None:
         pair.warn_if_not_cnt()

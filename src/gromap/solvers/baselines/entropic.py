@@ -1,10 +1,13 @@
-"""EntropicGW (Peyré et al. 2016): projected gradient descent in the KL geometry, on the cost matrices as they are.
+"""EntropicGW (Peyré et al. 2016): projected gradient descent in the KL geometry, on the cost
+matrices as they are.
 
-    π' = argmin_π <∇L(π_t), π> + ε KL(π | α⊗β),    ∇L(π) = -4 C_X π C_Y  up to terms in i alone and in j alone
+    π'    = argmin_π <∇L(π_t), π> + ε KL(π | α⊗β)
+    ∇L(π) = -4 C_X π C_Y                 up to terms in i alone and in j alone
 
-With the uncentered kernels K = -½ C this is the cost -16 K_X π K_Y of Kernel-GW, whose diagonal terms vanish: the two solvers
-differ by the centring alone. On couplings they agree; while the marginals are off, centring is what keeps Γ where it belongs
-(Prop. equivalence_pgd, sec. Convergence Speed Evaluation).
+With the uncentered kernels K = -½ C this is the cost -16 K_X π K_Y of Kernel-GW, whose diagonal
+terms vanish: the two solvers differ by the centring alone. On couplings they agree; while the
+marginals are off, centring is what keeps Γ where it belongs (Prop. equivalence_pgd, sec.
+Convergence Speed Evaluation).
 """
 
 from __future__ import annotations
@@ -21,9 +24,9 @@ from gromap.solvers.protocol import PUBLISHED, Loop
 class EntropicGW(AlternatingSolver):
     """Entropic-GW, the reference solver for any pair of cost matrices, CNT or not.
 
-    Time O(N M (N + M)) per outer step, memory O((N + M)²): up to a few thousand points. By default as published, with a hundred
-    standard Sinkhorn steps; for CNT costs KernelGW finds the same couplings in fewer. It may oscillate for costs that are
-    not CNT.
+    Time O(N M (N + M)) per outer step, memory O((N + M)²): up to a few thousand points. By default
+    as published, with a hundred standard Sinkhorn steps; for CNT costs KernelGW finds the same
+    couplings in fewer. It may oscillate for costs that are not CNT.
 
     >>> import numpy as np, gromap
     >>> X = np.random.default_rng(0).normal(size=(40, 2)) * [2, 1]

@@ -2,14 +2,15 @@
 
     π = Q diag(1/g) Rᵀ,    Q 1 = a,  R 1 = b,  Qᵀ 1 = Rᵀ 1 = g
 
-Each point goes to r parts, then from parts to points. Mirror descent on (Q, R, g), with costs of low rank (lowrank_cost.py):
+Each point goes to r parts, then from parts to points. Mirror descent on (Q, R, g), with costs of
+low rank (lowrank_cost.py):
 
     1  Γ       <- Fᵀ π G;  W = 16 S Γ T, so that ∇L(π) = -F W Gᵀ
-    2  log K   <- log (Q, R, g) - γ (∇_Q, ∇_R, ∇_g)             with a step γ that halves while the energy rises
+    2  log K   <- log (Q, R, g) - γ (∇_Q, ∇_R, ∇_g)     γ halves while the energy rises
     3  Q, R, g <- the KL projection of K, by alternating over its constraints
 
-What is minimized is L(π) + ε/2 (KL(Q | a⊗g) + KL(R | b⊗g)), an upper bound on L(π) + ε KL(π | a⊗b): a plan that forgets
-through which part it went can only have less information.
+What is minimized is L(π) + ε/2 (KL(Q | a⊗g) + KL(R | b⊗g)), an upper bound on L(π) + ε KL(π | a⊗b):
+a plan that forgets through which part it went can only have less information.
 """
 
 from __future__ import annotations
@@ -38,12 +39,14 @@ from gromap.transport.sinkhorn import Sinkhorn
 SMOOTH = 0.1  # share of the start that is spread over all parts
 MIN_MASS = 1e-10  # of a part
 CHECK_EVERY = 10  # steps of the projection between two looks at its error
-FIRST, GROWS, SMALLEST = 2.0, 1.5, 1e-4  # the largest move of a logarithm in one step: at first, from step to step, at least
+# the largest move of a logarithm in one step: at first, from step to step, at least
+FIRST, GROWS, SMALLEST = 2.0, 1.5, 1e-4
 PIECE = 1 << 22  # entries of the plan that `evaluate` makes at a time
 
 
 class Parts(NamedTuple):
-    """Q, R and g as logarithms of probabilities; rows are defined where the weights are zero, too."""
+    """Q, R and g as logarithms of probabilities; rows are defined where the weights are zero,
+    too."""
 
     q: Tensor  # (N, r) log Q_ik / a_i
     r: Tensor  # (M, r) log R_jk / b_j
@@ -64,9 +67,10 @@ class Found(NamedTuple):
 class LowRankGW(SolverDefaults):
     """LowRank-GW: couplings of rank r between very many points, for any cost of low rank.
 
-    rank: parts through which mass goes.  Time O((N + M) r (r + D)) per step, memory O((N + M)(r + D)). For rough matches of
-    clouds too large for everything else: points of one part are not told apart, so that maps are coarse.
-    `loop.sinkhorn` sets the steps and the tolerance of the projection.
+    rank: parts through which mass goes.  Time O((N + M) r (r + D)) per step, memory O((N + M)(r +
+    D)). For rough matches of
+    clouds too large for everything else: points of one part are not told apart, so that maps are
+    coarse. `loop.sinkhorn` sets the steps and the tolerance of the projection.
 
     >>> import numpy as np, gromap
     >>> X = np.random.default_rng(0).normal(size=(100, 2)) * [2, 1]
@@ -113,7 +117,8 @@ class LowRankProblem(WrappedProblem[LowRankCostProblem]):
         return self.look(self.rounded(q, r))
 
     def steps(self, gamma: Found, options: Loop) -> Iterator[tuple[Event, Found]]:
-        """Mirror descent. A step that would raise the energy is halved; one that is too small is not taken."""
+        """Mirror descent. A step that would raise the energy is halved; one that is too small is
+        not taken."""
         begin, at, move = time.perf_counter(), gamma, FIRST
         for step in itertools.count(1):
             new = self.step(at, move, options.sinkhorn)
@@ -160,7 +165,8 @@ class LowRankProblem(WrappedProblem[LowRankCostProblem]):
         return self.project(q + size * up_q, r + size * up_r, (g + size * up_g).softmax(-1), options)
 
     def project(self, q: Tensor, r: Tensor, g: Tensor, options: Sinkhorn) -> Found:
-        """KL projection onto Q 1 = a, R 1 = b, Qᵀ 1 = Rᵀ 1 = g: rows are scaled, then g is a geometric mean of three."""
+        """KL projection onto Q 1 = a, R 1 = b, Qᵀ 1 = Rᵀ 1 = g: rows are scaled, then g is a
+        geometric mean of three."""
         Q, R = ((z - z.amax(-1, keepdim=True)).exp() for z in (q, r))
         v, w = torch.ones_like(g), torch.ones_like(g)
         for n in range(options.steps):
@@ -177,7 +183,8 @@ class LowRankProblem(WrappedProblem[LowRankCostProblem]):
         return self.look(self.rounded((q + v.log()).softmax(-1), (r + w.log()).softmax(-1)), n + 1)
 
     def rounded(self, q: Tensor, r: Tensor) -> Parts:
-        """Nearby parts that keep all constraints, so that energies compare: g from Q, and R as in Altschuler et al. 2017."""
+        """Nearby parts that keep all constraints, so that energies compare: g from Q, and R as
+        in Altschuler et al. 2017."""
         g, sums = self.a @ q, self.b @ r
         r = r * (g / sums).clamp(max=1.0)
         spare = (g - self.b @ r).clamp(min=0.0) + 1e-30
@@ -188,7 +195,8 @@ class LowRankProblem(WrappedProblem[LowRankCostProblem]):
         return self.base.matrix(gamma.gamma, plan)
 
     def evaluate(self, gamma: Found, plan: Plan) -> tuple[float, float]:
-        """L(π) in the costs of low rank, and <s, π>: the one place that looks at all pairs, a few rows at a time."""
+        """L(π) in the costs of low rank, and <s, π>: the one place that looks at all pairs, a
+        few rows at a time."""
         inner, rows = 0.0, torch.arange(len(plan.u), device=plan.u.device)
         for i in rows.split(max(1, PIECE // len(plan.v))):
             s = plan.score.rows(i)

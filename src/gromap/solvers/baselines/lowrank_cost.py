@@ -1,10 +1,11 @@
-"""LowRankCostGW, the Quadratic-LowRank-GW of Scetbon et al. 2022 (Alg. 2): Entropic-GW on costs of low rank.
+"""LowRankCostGW, the Quadratic-LowRank-GW of Scetbon et al. 2022 (Alg. 2): Entropic-GW on costs
+of low rank.
 
-    -½ C_X ≈ F S Fᵀ,  -½ C_Y ≈ G T Gᵀ        S, T diagonal of signs: the leading eigenvalues in magnitude
+    -½ C_X ≈ F S Fᵀ,  -½ C_Y ≈ G T Gᵀ        S, T diagonal of signs
     ∇L(π)  = -16 F (S Γ T) Gᵀ,  Γ = Fᵀ π G    up to terms in i alone and in j alone
 
-The costs need not be CNT: their negative eigenvalues are kept. For CNT costs, CNT-GW keeps centered features instead, one more
-of them for the norms, and is the more stable of the two.
+The costs need not be CNT: their negative eigenvalues are kept. For CNT costs, CNT-GW keeps centered
+features instead, one more of them for the norms, and is the more stable of the two.
 """
 
 from __future__ import annotations
@@ -30,8 +31,9 @@ from gromap.transport import LowRank, Score
 class LowRankCostGW(AlternatingSolver):
     """Quadratic-LowRank-GW, for any cost in linear memory; `dim` is the rank of each cost matrix.
 
-    Time O(N M D) per Sinkhorn step, memory O((N + M) D). For costs that are not CNT and too many points for EntropicGW; it
-    may oscillate as that one does. `Solution.stats.cost_error` says how well the ranks fit both costs.
+    Time O(N M D) per Sinkhorn step, memory O((N + M) D). For costs that are not CNT and too many
+    points for EntropicGW; it may oscillate as that one does. `Solution.stats.cost_error` says how
+    well the ranks fit both costs.
 
     >>> import numpy as np, gromap
     >>> X = np.random.default_rng(0).normal(size=(60, 2)) * [2, 1]

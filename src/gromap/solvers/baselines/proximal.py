@@ -2,12 +2,14 @@
 
     π' = argmin_π <∇L(π_t), π> + ε KL(π | π_t)
 
-Its fixed points are those of the problem without entropy, whatever ε: this only sets how far a step goes. As a score,
+Its fixed points are those of the problem without entropy, whatever ε: this only sets how far a step
+goes. As a score,
 
     s = -∇L(π_t) / ε + log(π_t / a⊗b),    π' = a⊗b exp(s + f + g),
 
-with the uncentered cost of Entropic-GW, or with the centered one of Kernel-GW (ProximalKernel-GW of sec. Comparison with other
-solvers). The last plan is kept as its logarithm: entries that underflow may come back.
+with the uncentered cost of Entropic-GW, or with the centered one of Kernel-GW (ProximalKernel-GW of
+sec. Comparison with other solvers). The last plan is kept as its logarithm: entries that underflow
+may come back.
 """
 
 from __future__ import annotations
@@ -33,13 +35,15 @@ EMPTY = -60.0  # nats below a⊗b: where a start has no mass, so that it may sti
 class ProximalGW(AlternatingSolver):
     """Proximal-GW: towards unregularized couplings, through Sinkhorn.
 
-    kernel: take the centered cost of Kernel-GW ("proximal-kernel").  The energies, and what is minimized, are L(π) =
-    `Solution.value_gw`; `value` adds ε KL(π | α⊗β), as for every method. Time O(N M (N + M)) per outer step, memory
-    O((N + M)²). For sharp couplings between a few thousand points; ε is the inverse of a step size.
+    kernel: take the centered cost of Kernel-GW ("proximal-kernel").  The energies, and what is
+    minimized, are L(π) = `Solution.value_gw`; `value` adds ε KL(π | α⊗β), as for every method. Time
+    O(N M (N + M)) per outer step, memory O((N + M)²). For sharp couplings between a few thousand
+    points; ε is the inverse of a step size.
 
     >>> import numpy as np, gromap
     >>> X = np.random.default_rng(0).normal(size=(40, 2)) * [2, 1]
-    >>> sharp, soft = (gromap.solve(X, X[::-1] + 0.1, epsilon=0.1, method=m) for m in ("proximal", "entropic"))
+    >>> methods = "proximal", "entropic"
+    >>> sharp, soft = (gromap.solve(X, X[::-1] + 0.1, epsilon=0.1, method=m) for m in methods)
     >>> sharp.value_gw < 0.2 * soft.value_gw
     True
     """

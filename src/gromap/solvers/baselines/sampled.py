@@ -1,9 +1,12 @@
-"""SampledGW (Kerdoncuff et al. 2021): Entropic-GW with the gradient estimated on a few pairs drawn from the last plan.
+"""SampledGW (Kerdoncuff et al. 2021): Entropic-GW with the gradient estimated on a few pairs
+drawn from the last plan.
 
-    ∇L(π_t)_ij = 2 Σ_kl (c_X(x_i, x_k) - c_Y(y_j, y_l))² π_kl ≈ (2/S) Σ_s (c_X(x_i, x_ks) - c_Y(y_j, y_ls))²,  (k_s, l_s) ~ π_t
+    ∇L(π_t)_ij = 2 Σ_kl (c_X(x_i, x_k) - c_Y(y_j, y_l))² π_kl ≈ (2/S) Σ_s (c_X(x_i, x_ks) - c_Y(y_j,
+    y_ls))²,  (k_s, l_s) ~ π_t
 
-The estimate is a score of rank S + 2, so that no N x M array is needed. It is of the whole gradient: ε means what it means
-for every other method. The plan never settles, since each step draws anew.
+The estimate is a score of rank S + 2, so that no N x M array is needed. It is of the whole
+gradient: ε means what it means for every other method. The plan never settles, since each step
+draws anew.
 """
 
 from __future__ import annotations
@@ -29,13 +32,15 @@ from gromap.transport import Dense, LowRank, Score
 class SampledGW(AlternatingSolver):
     """Sampled-GW, for any cost in linear memory; an order of magnitude of the loss, quickly.
 
-    samples: pairs drawn at each step.  Time O(N M S) per Sinkhorn step, memory O((N + M)(S + D)). The couplings are optimal for
-    the drawn gradient; their energies are in the costs of rank `dim` of LowRankCostGW, and fluctuate.
+    samples: pairs drawn at each step.  Time O(N M S) per Sinkhorn step, memory O((N + M)(S + D)).
+    The couplings are optimal for the drawn gradient; their energies are in the costs of rank `dim`
+    of LowRankCostGW, and fluctuate.
 
     >>> import numpy as np, gromap
     >>> X = np.random.default_rng(0).normal(size=(60, 2)) * [2, 1]
     >>> few, many = (gromap.SampledGW(samples=s) for s in (5, 500))
-    >>> noise = [np.std(gromap.solve(X, X, method=m, epsilon=0.1, max_iter=30).history["energy"][10:]) for m in (few, many)]
+    >>> runs = [gromap.solve(X, X, method=m, epsilon=0.1, max_iter=30) for m in (few, many)]
+    >>> noise = [np.std(sol.history["energy"][10:]) for sol in runs]
     >>> bool(noise[1] < 0.5 * noise[0])
     True
     """
@@ -83,11 +88,12 @@ class SampledProblem(WrappedProblem[LowRankCostProblem], Alternating):
         found = torch.multinomial((score.rows(k) + v).softmax(-1), 1, generator=self.generator)[:, 0]
         size, pair = (4 / (self.eps * self.samples)) ** 0.5, self.base.pair
         sides = zip((pair.x, pair.y), pair.units, (k, found), strict=True)
-        x, y = (
-            size / t * s.cost(s.measure.points, s.measure.points[i]).to(self.a.dtype) for s, t, i in sides
-        )  # (N, S), (M, S)
+        # (N, S), (M, S)
+        x, y = (size / t * s.cost(s.measure.points, s.measure.points[i]).to(self.a.dtype) for s, t, i in sides)
         left, right = (-0.5 * z.square().sum(-1, keepdim=True) for z in (x, y))
-        return LowRank(torch.cat([x, left, torch.ones_like(left)], -1), torch.cat([y, torch.ones_like(right), right], -1))
+        return LowRank(
+            torch.cat([x, left, torch.ones_like(left)], -1), torch.cat([y, torch.ones_like(right), right], -1)
+        )
 
     def score(self, gamma: DrawnScore) -> LowRank:
         return gamma.score
