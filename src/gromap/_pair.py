@@ -118,7 +118,7 @@ def spaces_of(X: Any, Y: Any, a: Any, b: Any, cost: Any, dim: Any, device: Any, 
     if x.device != y.device or x.dtype != y.dtype:
         raise ValueError(
             f"X is {x.dtype} on {x.device} and Y is {y.dtype} on {y.device}: build both in one precision, on one "
-            f"device."
+            "device."
         )
     return x, y
 

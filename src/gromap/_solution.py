@@ -126,8 +126,7 @@ class Solution:
             if self.find_gamma is None:
                 raise ValueError(
                     f"method {self.stats.method!r} embedded nothing before this solution was saved, so that its file "
-                    f"has no "
-                    "linear map: solve(..., method='cnt', init=sol) finds one."
+                    "has no linear map: solve(..., method='cnt', init=sol) finds one."
                 )
             gamma = self.find_gamma()
         return _check.to_array(gamma, self.plan.numpy)

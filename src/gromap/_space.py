@@ -32,10 +32,9 @@ if TYPE_CHECKING:
     from gromap.mesh.embedding import MeshEmbedding
     from gromap.mesh.mesh import Mesh
 
-EXACT = 4096  # up to this many points `embedding="auto"` is exact kernel PCA
-REFINED = (
-    50_000  # and up to this many it refines Nyström by a sweep over all pairs, for a spectrum right to 3e-6, else 4e-4
-)
+KERNEL_PCA_POINTS = 4096  # up to this many points `embedding="auto"` is exact kernel PCA
+# and up to this many it refines Nyström by a sweep over all pairs: spectra right to 3e-6, not 4e-4
+REFINED_POINTS = 50_000
 
 
 class Space:
@@ -89,7 +88,7 @@ class Space:
         if isinstance(embedding, str):
             _check.choice(embedding, ["auto"], "embedding")
             n = len(points)
-            embedding = KernelPCA() if n <= EXACT else Nystrom(refine=1 if n <= REFINED else 0)
+            embedding = KernelPCA() if n <= KERNEL_PCA_POINTS else Nystrom(refine=1 if n <= REFINED_POINTS else 0)
         self.method = embedding
 
     @classmethod
@@ -246,10 +245,9 @@ class Space:
         if not self.cost.cnt and self.negative_mass > 0.01:
             _check.warn(
                 f"the cost of {self.name} is not conditionally of negative type: {self.negative_mass:.1%} of its "
-                f"spectrum is "
-                "negative and was left out of the embedding. The match minimizes a different cost; use method='kernel' "
-                "for the exact one or 'lowrank-cost' in linear memory (they may oscillate), or a CNT cost such as "
-                "'euclidean'."
+                "spectrum is negative and was left out of the embedding. The match minimizes a different cost; use "
+                "method='kernel' for the exact one or 'lowrank-cost' in linear memory (they may oscillate), or a "
+                "CNT cost such as 'euclidean'."
             )
 
     def _out(self, x: Tensor) -> Any:

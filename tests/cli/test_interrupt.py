@@ -77,9 +77,8 @@ def test_match_keeps_the_best_so_far(pair, tmp_path, capsys, monkeypatch, stage)
     press_at(monkeypatch, stage)
     assert main(["match", *pair, "--out", str(out), "--epsilon", "1e-5", "--starts", "5"]) == 130
     assert said(capsys) == (
-        f"gromap: interrupted; kept result.safetensors, map.txt, map_21.txt in {out}: the best match so far, which is "
-        f"not "
-        "converged."
+        f"gromap: interrupted; kept result.safetensors, map.txt, map_21.txt in {out}: the best match so far, which "
+        "is not converged."
     )
     assert {path.name for path in out.iterdir()} == MAPS
     sol = gromap.load(out / "result.safetensors")

@@ -29,8 +29,8 @@ def test_full_embedding_reproduces_the_cost(cost):
 def test_krylov_equals_dense_eigenvectors(cost, monkeypatch):
     x, a = cloud(300, 3, 1)
     dense = Space(x, a, cost=cost, dim=10)
-    monkeypatch.setattr(eigen, "SMALL", 10)
-    monkeypatch.setattr(eigen, "DENSE", 100)  # stream the costs, never the (N, N) matrix
+    monkeypatch.setattr(eigen, "DIRECT_POINTS", 10)
+    monkeypatch.setattr(eigen, "DENSE_POINTS", 100)  # stream the costs, never the (N, N) matrix
     streamed = Space(x, a, cost=cost, dim=10, embedding=KernelPCA())
     np.testing.assert_allclose(streamed.spectrum, dense.spectrum, rtol=1e-9)
     np.testing.assert_allclose(streamed.features, dense.features, atol=1e-6 * np.abs(dense.features).max())

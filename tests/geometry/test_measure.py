@@ -12,7 +12,7 @@ from gromap.geometry.measure import coarsen, drawn_points, nearest, own_generato
 @pytest.mark.parametrize("dense", [1 << 24, 0])  # all distances, or by tiles
 @pytest.mark.parametrize(("scale", "offset"), [(1.0, 0.0), (1.0, 1e3), (1e25, 0.0), (1e-25, 1e3)])
 def test_the_nearest_center(dense, scale, offset, monkeypatch):
-    monkeypatch.setattr(measure, "DENSE", dense)
+    monkeypatch.setattr(measure, "DENSE_PAIRS", dense)
     generator = torch.Generator().manual_seed(0)
     x = (torch.randn(300, 3, generator=generator) + offset) * scale
     found = nearest(x, x[:40])
@@ -31,7 +31,7 @@ def test_points_are_drawn_by_weight_and_once():
 
 @pytest.mark.parametrize("spread", [500, 0])  # cells from farthest points, or from drawn ones
 def test_points_that_coincide_share_a_cell(spread, monkeypatch):
-    monkeypatch.setattr(measure, "SPREAD", spread)
+    monkeypatch.setattr(measure, "FARTHEST_CELLS", spread)
     places = torch.tensor([[1e3, 0.0], [1e3 + 2, 0.0], [1e3 + 1, 3.0]])
     x, a = places.repeat(10, 1), torch.arange(1.0, 31.0) / 465
     centers, mass = coarsen(x, a, 29)

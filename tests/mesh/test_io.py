@@ -210,8 +210,8 @@ def test_ply_with_uv_at_the_corners(tmp_path):
 def test_off_with_comments_double_spaces_and_quads(tmp_path):
     path = tmp_path / "square.off"
     path.write_text(
-        "# made by hand\nOFF  4 2 0   # counts\n\n0  0 0\n1 0  0\n# between\n1 1 0\n0 1 0\n4  0 1 2 3\n3 0 1 2  255 0 "
-        "0\n"
+        "# made by hand\nOFF  4 2 0   # counts\n\n0  0 0\n1 0  0\n# between\n1 1 0\n0 1 0\n4  0 1 2 3\n3 0 1 2  255 "
+        "0 0\n"
     )
     mesh = read_mesh(path)
     assert np.array_equal(mesh.vertices, SQUARE)

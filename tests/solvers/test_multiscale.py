@@ -18,7 +18,7 @@ from tests.conftest import cloud
 # from farthest points, drawn points, median cuts
 @pytest.mark.parametrize(("k", "pairs"), [(7, 1e9), (600, 1e9), (600, 0)])
 def test_coarsening_keeps_mass_and_mean(k, pairs, monkeypatch):
-    monkeypatch.setattr(measure, "LLOYD", pairs)
+    monkeypatch.setattr(measure, "KMEANS_PAIRS", pairs)
     x, a = (torch.from_numpy(z) for z in cloud(1500, 4, 0))
     a[::3] = 0.0
     x[::3] += 100.0  # where there is no mass there are no cells

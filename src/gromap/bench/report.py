@@ -54,11 +54,9 @@ def contents(folder: Path, out: Path, left_out: list[str]) -> Iterator[Part]:
     yield Text(f"Mode: {folder.name}. " + ", ".join(f"{name} {value}" for name, value in facts.items()) + ".")
     yield Text(
         "Energies are those of the plans as they are, whose marginals may be off (by the dual, as the loop computes "
-        "them), and "
-        "for CNT-GW and Quadratic-LowRank-GW in their costs of rank 20. *Exact* objectives are L + ε KL with the costs "
-        "themselves, after further Sinkhorn steps that are not timed: a hundred may leave 1 to 2 % of the mass "
-        "misplaced. "
-        "Labels as Fig. ablation are those of the paper."
+        "them), and for CNT-GW and Quadratic-LowRank-GW in their costs of rank 20. *Exact* objectives are L + ε KL "
+        "with the costs themselves, after further Sinkhorn steps that are not timed: a hundred may leave 1 to 2 % of "
+        "the mass misplaced. Labels as Fig. ablation are those of the paper."
     )
     yield from (Text(line[0].upper() + line[1:]) for line in left_out)
     if records := read(folder, "matches"):
@@ -70,8 +68,7 @@ def contents(folder: Path, out: Path, left_out: list[str]) -> Iterator[Part]:
         yield Title("Textures, carried by each solver (Fig. horse_texture_comparisons)")
         caption = (
             "The source, and what each plan carries to the target. Couplings of low rank merge squares into bands: "
-            "all points "
-            "of a part get the same place. Left and right may be swapped, which distances cannot tell."
+            "all points of a part get the same place. Left and right may be swapped, which distances cannot tell."
         )
         yield draw(figures.textures, records, out, "textures", caption)
         yield texture_table(records)
@@ -96,10 +93,9 @@ def contents(folder: Path, out: Path, left_out: list[str]) -> Iterator[Part]:
         yield Title("Steps of the linear map (Fig. convergencebias)")
         caption = (
             "Γ after each outer step from π = α⊗β, over the energy that it should minimize; the star is the lowest "
-            "minimum. "
-            "With few Sinkhorn steps, standard ones hold Γ back, and here end in the other minimum; symmetrized ones "
-            "go "
-            "straight, but Entropic-GW then falls back towards the origin, where Kernel-GW stays about the minimum."
+            "minimum. With few Sinkhorn steps, standard ones hold Γ back, and here end in the other minimum; "
+            "symmetrized ones go straight, but Entropic-GW then falls back towards the origin, where Kernel-GW stays "
+            "about the minimum."
         )
         yield draw(figures.trajectories, records, out, "trajectories", caption)
     if records := read(folder, "oscillation"):

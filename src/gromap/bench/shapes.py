@@ -33,9 +33,8 @@ PAIRS = {  # files of both shapes, in the data folder
     "vertebrae": ("anatomy/T1_vertebra.ply", "anatomy/T7_vertebra.ply"),
 }
 CREDIT = (
-    "Femurs, hips and vessels: BodyParts3D, (c) The Database Center for Life Science licensed under CC "
-    "Attribution-Share "
-    "Alike 2.1 Japan."
+    "Femurs, hips and vessels: BodyParts3D, (c) The Database Center for Life Science licensed under "
+    "CC Attribution-Share Alike 2.1 Japan."
 )
 
 
@@ -44,9 +43,8 @@ def data_folder() -> Path:
     folder = Path(os.environ.get("GROMAP_DATA", ""))
     if not (folder / "poses").is_dir():
         raise FileNotFoundError(
-            f"no shapes in {os.environ.get('GROMAP_DATA') or 'GROMAP_DATA, which is not set'}: set GROMAP_DATA to the "
-            f"folder "
-            "that holds poses/mh_man_0.ply and its neighbors."
+            f"no shapes in {os.environ.get('GROMAP_DATA') or 'GROMAP_DATA, which is not set'}: set GROMAP_DATA to "
+            "the folder that holds poses/mh_man_0.ply and its neighbors."
         )
     return folder
 

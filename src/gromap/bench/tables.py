@@ -31,13 +31,10 @@ def match_table(records: Records) -> Table:
         rows.append([pair, "geodesic" if cases[pair, n]["geodesic"] else "straight", f"{int(n):,}", *cells])
     note = (
         "Seconds, embedding and search included, of short runs the median; then GW_ε in features of 20 axes, after "
-        "one step "
-        "with Sinkhorn run to its end, since plans that miss their marginals look better than they are; in brackets "
-        "the mass "
-        "that the solver itself left misplaced. Mem.: predicted not to fit, not tried; a size in brackets: what a run "
-        "would "
-        "take, predicted; >: stopped before it had settled. All start from Γ = 0 but the last column, which is "
-        "gromap.solve(x, y): a global search, then the solver that it chooses."
+        "one step with Sinkhorn run to its end, since plans that miss their marginals look better than they are; in "
+        "brackets the mass that the solver itself left misplaced. Mem.: predicted not to fit, not tried; a size in "
+        "brackets: what a run would take, predicted; >: stopped before it had settled. All start from Γ = 0 but the "
+        "last column, which is gromap.solve(x, y): a global search, then the solver that it chooses."
     )
     return Table(rows, note)
 

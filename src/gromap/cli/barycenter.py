@@ -24,7 +24,7 @@ from gromap.report.figures import color_field
 from gromap.report.pose import beside, upright
 
 POINTS, SURFACE_POINTS = 500, 1500  # a surface through fewer points than that has holes
-DENSE = 10  # random points on a surface, for each one that is kept
+DRAWN_PER_POINT = 10  # random points on a surface, for each one that is kept
 STARTS = 20  # of the search for the matches that the picture shows
 NAMED = 3  # shapes that the folder of the results is named after
 
@@ -154,7 +154,7 @@ def spread(mesh: Mesh, n: int, seed: int) -> np.ndarray:
     """
     if not len(mesh.faces):
         return sample(mesh, min(n, len(mesh.vertices)), seed).points
-    drawn = torch.from_numpy(sample(mesh, DENSE * n, seed).points)
+    drawn = torch.from_numpy(sample(mesh, DRAWN_PER_POINT * n, seed).points)
     return drawn[spread_points(drawn - drawn.mean(0), n)].numpy()
 
 

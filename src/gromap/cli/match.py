@@ -109,7 +109,7 @@ def _check_chirality(options: Options, source: Mesh, target: Mesh) -> None:
         if mesh.vertices.shape[1] != 3:
             raise ValueError(
                 f"--chirality needs points in space, and {mesh.name} has {mesh.vertices.shape[1]} coordinates: leave "
-                f"it out."
+                "it out."
             )
 
 

@@ -18,13 +18,13 @@ from torch import Tensor
 
 __all__ = ["Cost", "Custom", "Exponential", "Gaussian", "Hyperbolic", "Power", "Radial", "Spherical"]
 
-FLAT = 16  # coordinates up to which distances on a GPU are faster one coordinate at a time
+FLAT_AXES = 16  # coordinates up to which distances on a GPU are faster one coordinate at a time
 
 
 def distances(x: Tensor, y: Tensor) -> Tensor:
     """|x_i - y_j| from differences, not from a product: exactly zero when x_i = y_j.  (n, m)"""
     # cdist takes a thread block per pair
-    if x.is_cuda and x.shape[1] <= FLAT and not (x.requires_grad or y.requires_grad):
+    if x.is_cuda and x.shape[1] <= FLAT_AXES and not (x.requires_grad or y.requires_grad):
         squares = x.new_zeros(len(x), len(y))
         for s, t in zip(x.mT, y.mT, strict=True):
             gaps = s[:, None] - t

@@ -17,10 +17,10 @@ from torch import Tensor
 from gromap.geometry.cost_sums import cost_apply
 from gromap.geometry.costs import Cost
 
-DENSE = 4096  # up to this size the cost matrix is kept (128 MiB in float64)
-SMALL = 512  # up to this size the eigenvectors are computed directly
+DENSE_POINTS = 4096  # up to this size the cost matrix is kept (128 MiB in float64)
+DIRECT_POINTS = 512  # up to this size the eigenvectors are computed directly
 OVERSAMPLING = 8
-LEAST = 3  # sweeps from a random start until a first look at the residual
+FIRST_LOOK = 3  # sweeps from a random start until a first look at the residual
 PACE = 16.0  # by which a sweep shrinks the residual, about: a look takes longer than a sweep over few points
 # shares of the norm of A: of columns to look at closely, and of those that are rounding errors
 DOUBT, NOISE = 1e-8, 1e-12
@@ -41,7 +41,7 @@ class Kernel:
 
     def __init__(self, cost: Cost, points: Tensor, a: Tensor, centered: bool = True):
         self.cost, self.points, self.a, self.root, self.centered = cost, points, a, a.sqrt(), centered
-        self.costs = cost(points, points).double() if len(points) <= DENSE else None
+        self.costs = cost(points, points).double() if len(points) <= DENSE_POINTS else None
         self.mean: Tensor | None = None  # Σ_j a_j c_ij, a by-product of the first sweep
 
     def cost_apply(self, w: Tensor) -> Tensor:
@@ -81,7 +81,7 @@ class Kernel:
 
 def is_small(n: int, dim: int) -> bool:
     """Whether to compute all eigenvectors."""
-    return n <= SMALL or (3 * dim >= n and n <= DENSE)
+    return n <= DIRECT_POINTS or (3 * dim >= n and n <= DENSE_POINTS)
 
 
 Eigenpairs = tuple[Tensor, Tensor, Tensor, float]  # θ, V, K diag(√a) V, and the largest residual over |θ_1|
@@ -93,7 +93,7 @@ def eigenpairs(kernel: Kernel, dim: int, method: KernelPCA, generator: torch.Gen
         theta, v = kernel.leading(kernel.matrix(), dim)
         return theta, v, kernel(v), 0.0
     guess = torch.randn(n, min(n, dim + OVERSAMPLING), generator=generator).to(kernel.a)
-    return krylov(kernel, guess, dim, method.tol, method.max_sweeps, LEAST)
+    return krylov(kernel, guess, dim, method.tol, method.max_sweeps, FIRST_LOOK)
 
 
 def krylov(kernel: Kernel, guess: Tensor, dim: int, tol: float, max_sweeps: int, least: int) -> Eigenpairs:

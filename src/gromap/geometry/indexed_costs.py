@@ -83,9 +83,8 @@ class Tree(Indexed):
         roots = np.flatnonzero(parents < 0)
         if parents.ndim != 1 or len(roots) != 1 or parents.max(initial=-1) >= n or lengths.shape != (n,):
             raise ValueError(
-                f"a tree needs one parent index per node, -1 for its single root, and one length per node; got "
-                f"parents of "
-                f"shape {parents.shape} with {len(roots)} roots and lengths of shape {lengths.shape}."
+                "a tree needs one parent index per node, -1 for its single root, and one length per node; got "
+                f"parents of shape {parents.shape} with {len(roots)} roots and lengths of shape {lengths.shape}."
             )
         if not (np.isfinite(lengths).all() and (np.delete(lengths, roots) >= 0).all()):
             raise ValueError("the edge lengths of a tree must be finite and >= 0.")

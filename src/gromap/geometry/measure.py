@@ -12,9 +12,9 @@ from torch import Tensor
 from gromap.transport import LowRank, split_cells
 from gromap.transport.backend import fused_for
 
-LLOYD = 5e9  # pairs of points and cells up to which k-means improves the cells
-DENSE = 1 << 24  # pairs of points and cells whose distances are all written down
-SPREAD = 500  # cells that start from farthest points, which takes a pass over the cloud each
+KMEANS_PAIRS = 5e9  # pairs of points and cells up to which k-means improves the cells
+DENSE_PAIRS = 1 << 24  # pairs of points and cells whose distances are all written down
+FARTHEST_CELLS = 500  # cells that start from farthest points, which takes a pass over the cloud each
 ONE_PROGRAM = 10_000  # points that one program on a GPU walks over faster than many can be launched
 SEED_OFFSET = 0x6D6170  # added to seeds
 
@@ -91,7 +91,7 @@ def nearest(x: Tensor, centers: Tensor) -> Tensor:
 def _nearest(x: Tensor, centers: Tensor) -> Tensor:
     """The same for points around the origin, of size one."""
     bias = -0.5 * centers.square().sum(-1)
-    if len(x) * len(centers) <= DENSE:
+    if len(x) * len(centers) <= DENSE_PAIRS:
         return torch.addmm(bias, x, centers.mT).argmax(1)
     return LowRank(x, centers).argmax(bias)
 
@@ -113,15 +113,17 @@ def coarsen(x: Tensor, a: Tensor, k: int) -> tuple[Tensor, Tensor]:
         x, a = x[alive], a[alive]
     if k >= len(x):
         return x, a
-    if len(x) * k > LLOYD:
+    if len(x) * k > KMEANS_PAIRS:
         size = -(-len(x) // k)
         cell = split_cells(x, size).place // size
     else:
         centered = x - x.mean(0)
         z = centered / centered.abs().max().clamp(min=1e-30)
-        cell = _nearest(z, z[spread_points(x, k) if k <= SPREAD else drawn_points(a, k, own_generator(0, a.device))])
+        few = k <= FARTHEST_CELLS
+        first = spread_points(x, k) if few else drawn_points(a, k, own_generator(0, a.device))
+        cell = _nearest(z, z[first])
         weighted = _weighted(z, a)
-        for _ in range(3 if k <= SPREAD else 2):
+        for _ in range(3 if few else 2):
             cell = _nearest(z, _cell_means(weighted, cell, k)[0])
     centers, mass = _cell_means(_weighted(x, a), cell, k)
     full = mass.nonzero()[:, 0]

@@ -85,8 +85,8 @@ def point_gradient(space: Space, of: Sensitivity) -> Tensor:
         row = int((~torch.isfinite(gradient)).any(1).nonzero()[0, 0])
         raise ValueError(
             f"the derivative of the cost of {space.name} is NaN or infinite at point {row}: it must be finite "
-            f"everywhere, also "
-            "where two points coincide (torch.cdist is, the square root of a sum of squares is not)."
+            "everywhere, also where two points coincide (torch.cdist is, the square root of a sum of squares is "
+            "not)."
         )
     return gradient
 

@@ -292,7 +292,7 @@ def _fixed(scale: object) -> float | None:
     if isinstance(scale, str):
         raise ValueError(
             f"scale = {scale!r} depends on the data, and so would the loss: pass a fixed number to divide costs by, "
-            f"or None."
+            "or None."
         )
     return None if scale is None else _check.positive(scale, "scale")
 

@@ -142,8 +142,8 @@ def _key(spaces: list[Space], eps: float, debias: bool, seed: int) -> str:
     digest = hashlib.sha256(f"{eps:.6g} {debias} {seed}".encode())
     for space in spaces:
         few = space.measure.points[:64]
-        told = f"{type(space.cost).__name__} {space.dim} {space.scale:.6g} {float(space.cost(few, few).sum()):.6g}"
-        digest.update(told.encode())
+        facts = f"{type(space.cost).__name__} {space.dim} {space.scale:.6g} {float(space.cost(few, few).sum()):.6g}"
+        digest.update(facts.encode())
         for t in (space.measure.points, space.measure.weights):
             digest.update(t.cpu().numpy().tobytes())
     return digest.hexdigest()

@@ -87,8 +87,7 @@ def embed_mesh(
     if count > MANY_PIECES:
         raise ValueError(
             f"this mesh has {count} separate pieces, and distances between pieces are a guess: merge its duplicate "
-            f"vertices, "
-            "keep its large pieces, or use cost='euclidean'."
+            "vertices, keep its large pieces, or use cost='euclidean'."
         )
     if method in ("diffusion", "biharmonic"):
         tell(f"eigenvectors of the Laplacian of {len(mesh.vertices)} vertices")

@@ -117,8 +117,8 @@ def write_mesh(mesh: Mesh, path: str | Path, force: bool = False) -> Path:
     check(mesh, "the mesh")
     if kind not in CLOUDS and mesh.vertices.shape[1] != 3:
         raise MeshError(
-            f"{path} cannot hold points in {mesh.vertices.shape[1]}-D: use one of {', '.join(CLOUDS)}, or pad them to "
-            f"3."
+            f"{path} cannot hold points in {mesh.vertices.shape[1]}-D: use one of {', '.join(CLOUDS)}, or pad them "
+            "to 3."
         )
     if kind in CLOUDS and len(mesh.faces):
         raise MeshError(
@@ -146,9 +146,8 @@ def check(mesh: Mesh, name: str) -> None:
     vertices, faces, n = mesh.vertices, mesh.faces, len(mesh.vertices)
     if vertices.ndim != 2 or faces.ndim != 2 or faces.shape[1] != 3 or (len(faces) and vertices.shape[1] != 3):
         raise MeshError(
-            f"{name} has vertices of shape {vertices.shape} and faces of shape {faces.shape}: expected (N, 3) and (F, "
-            f"3), "
-            "or (N, d) and (0, 3)."
+            f"{name} has vertices of shape {vertices.shape} and faces of shape {faces.shape}: expected (N, 3) and "
+            "(F, 3), or (N, d) and (0, 3)."
         )
     if n == 0:
         raise MeshError(f"{name} has no vertices: export it again.")

@@ -138,8 +138,7 @@ def _map(match: Any, name: str, source: Mesh, target: Mesh) -> np.ndarray:
     if array.shape != (n,) or array.dtype.kind not in "iu":
         raise ValueError(
             f"{name} must give each of the {n} source vertices a target vertex, {n} integers; got {array.dtype} of "
-            f"shape "
-            f"{array.shape}."
+            f"shape {array.shape}."
         )
     if array.min() < 0 or array.max() >= m:
         wrong = int(array.min() if array.min() < 0 else array.max())

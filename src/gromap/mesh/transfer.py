@@ -25,7 +25,7 @@ from gromap.transport.sinkhorn import Annealing, Potentials, Sinkhorn, half_step
 
 TOP = 16  # source points that the texture coordinates of a target vertex are averaged over, where there are seams
 WINDOW = 0.25  # of the extent of a chart: points farther apart are on two sides of a seam
-CHUNK = 4096  # target faces per batch
+FACES_AT_ONCE = 4096  # target faces per batch
 
 
 def push(plan: Plan, values: Any) -> Any:
@@ -130,8 +130,8 @@ def _across_seams(
         return np.where(cut, np.inf, far)
 
     out = np.empty((len(target.faces), 3, 2))
-    for start in range(0, len(target.faces), CHUNK):
-        corners = target.faces[start : start + CHUNK]  # (C, 3)
+    for start in range(0, len(target.faces), FACES_AT_ONCE):
+        corners = target.faces[start : start + FACES_AT_ONCE]  # (C, 3)
         own = wedges[best[corners]]  # (C, 3, K)
         sides = own.reshape(len(corners), -1)  # (C, 3K) where the face may lie
         spread = apart(sides[:, :, None, None], own[:, None]).min(-1)  # (C, 3K, 3)
@@ -146,7 +146,7 @@ def _across_seams(
         face, corner = np.nonzero(total == 0)  # corners that receive nothing from the side of their face
         points = source.vertices[best[corners[face, corner]]]
         mean[face, corner] = _snapped(points, anchor[face], source.vertices[original], chart, uv)
-        out[start : start + CHUNK] = mean
+        out[start : start + FACES_AT_ONCE] = mean
     return out
 
 
@@ -179,6 +179,5 @@ def _fits(target: Mesh, source: Mesh, plan: Plan) -> None:
     if plan.shape != (len(source.vertices), len(target.vertices)):
         raise ValueError(
             f"the plan is {plan.shape[0]} x {plan.shape[1]}, the source has {len(source.vertices)} vertices and the "
-            f"target "
-            f"{len(target.vertices)}: give the meshes that were matched, source second."
+            f"target {len(target.vertices)}: give the meshes that were matched, source second."
         )

@@ -16,7 +16,7 @@ from gromap.report.landscape import relief
 
 WIDTH, HEIGHT = 340, 132  # of a chart
 LEFT, RIGHT, TOP, BOTTOM = 58, 10, 8, 22  # around its axes
-LEAST = 0.3  # decades of a log axis: with fewer, its labels would be equal, and noise would look like a trend
+MIN_DECADES = 0.3  # decades of a log axis: with fewer, its labels would be equal, and noise would look like a trend
 PLANE = (340, 280)  # of the plane of the minima
 SHADES = np.array([[16, 50, 92], [238, 244, 251]], dtype=np.float64)  # of the bottom and of the top of a landscape
 
@@ -40,8 +40,8 @@ def chart(title: str, series: dict[str, np.ndarray], log: bool = False) -> str:
         return ""
     scale = np.log10 if log else np.asarray
     low, high = float(scale(drawn.min())), float(scale(drawn.max()))
-    if log and high - low < LEAST:
-        low, high = (low + high - LEAST) / 2, (low + high + LEAST) / 2
+    if log and high - low < MIN_DECADES:
+        low, high = (low + high - MIN_DECADES) / 2, (low + high + MIN_DECADES) / 2
     elif high - low < 1e-9 * max(abs(low), abs(high), 1e-9):
         low, high = low - 0.5 * abs(low or 1), high + 0.5 * abs(high or 1)
     steps = max(len(y) for y in curves.values())

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-SAMPLE = 3000  # points of each small picture
+DRAWN_POINTS = 3000  # points of each small picture
 LEVELS = 18  # contour lines
 
 
@@ -92,7 +92,7 @@ def _pictures(land: Landscape, count: int) -> list[tuple[np.ndarray, np.ndarray]
         return []
     flat = np.pad(source, ((0, 0), (0, 3 - source.shape[1])))
     colors = color_field(flat)
-    some = np.random.default_rng(0).permutation(len(target))[:SAMPLE]
+    some = np.random.default_rng(0).permutation(len(target))[:DRAWN_POINTS]
     page, order = _page(target[some])
     found = []
     for k in range(count):

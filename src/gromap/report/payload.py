@@ -15,7 +15,7 @@ from torch import Tensor
 
 from gromap._plan import Plan
 
-KEPT = 64  # entries of each row and column of a plan that has no factors
+SPARSE_ENTRIES = 64  # entries of each row and column of a plan that has no factors
 
 
 def block(name: str, array: np.ndarray) -> str:
@@ -42,7 +42,7 @@ def probe_blocks(plan: Plan) -> dict[str, np.ndarray]:
         return {name: _float(z) for name, z in (*factors.items(), ("u", plan.u), ("v", plan.v))}
     blocks = {}
     for name, side, mass in zip(("row", "column"), (plan, plan.T), plan.marginals, strict=True):
-        entries = side.sparse(min(KEPT, side.shape[1]))
+        entries = side.sparse(min(SPARSE_ENTRIES, side.shape[1]))
         shares = entries.data.reshape(len(mass), -1) / np.where(mass > 0, mass, 1)[:, None]
         blocks[f"{name}-shares"] = shares.astype(np.float32)
         blocks[f"{name}-places"] = entries.indices.astype(np.int32)

@@ -17,7 +17,7 @@ from gromap.solvers.cnt import CntProblem
 from gromap.solvers.objective import lifted_score
 from gromap.transport.sinkhorn import Potentials
 
-SAMPLE = 600  # points of X that are looked at
+SAMPLED_POINTS = 600  # points of X that are looked at
 NEIGHBORS = 60  # of them, among which the other corners are drawn
 TETRAHEDRA = 4000
 
@@ -33,7 +33,7 @@ def handedness(problem: CntProblem) -> Callable[[CntProblem, Tensor, Potentials]
             raise ValueError(
                 f"chirality needs points in space, (N, 3); {space.name} has {points.shape[1]} coordinates."
             )
-    some = torch.randperm(len(px), generator=torch.Generator().manual_seed(0))[:SAMPLE].to(px.device)
+    some = torch.randperm(len(px), generator=torch.Generator().manual_seed(0))[:SAMPLED_POINTS].to(px.device)
     corners = _corners(px[some])
 
     def hand(coarse: CntProblem, gamma: Tensor, duals: Potentials) -> float:

@@ -16,7 +16,6 @@ size of the clouds.
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 import torch
@@ -25,11 +24,12 @@ import triton.language as tl
 from torch import Tensor
 from triton.runtime.errors import OutOfResources
 
-NUMBERS = 8192  # of the features of a cloud, padded to powers of two: 256 points of 32 axes, 128 of 64
-BLOCK = 16384  # pairs of points of a block of rows against all columns, about
-LOG2E = math.log2(math.e)
+from gromap.transport.tiles import LOG2E
+
+PADDED_NUMBERS = 8192  # of the features of a cloud, padded to powers of two: 256 points of 32 axes, 128 of 64
+BLOCK_PAIRS = 16384  # pairs of points of a block of rows against all columns, about
 DOT = tl.constexpr("tf32x3")
-LEAST = 3  # outer steps that all take: from a saddle point, Γ moves little at first
+MIN_OUTER_STEPS = 3  # outer steps that all take: from a saddle point, Γ moves little at first
 
 
 class Descent(NamedTuple):
@@ -49,13 +49,13 @@ _refused: set[tuple[int, ...]] = set()  # sizes that a smaller card has no room 
 def sizes(x: Tensor, y: Tensor) -> tuple[int, int, int, int]:
     """Rows, columns and features with their padding, and the rows of a block."""
     tall, wide, width = (triton.next_power_of_2(max(16, z)) for z in (len(x), len(y), max(x.shape[1], y.shape[1])))
-    return tall, wide, width, max(16, min(64, tall, BLOCK // wide))
+    return tall, wide, width, max(16, min(64, tall, BLOCK_PAIRS // wide))
 
 
 def serves(x: Tensor, y: Tensor) -> bool:
     """Whether clouds with features x and y are small enough."""
     tall, wide, width, _ = padded = sizes(x, y)
-    return max(tall, wide) * width <= NUMBERS and padded not in _refused
+    return max(tall, wide) * width <= PADDED_NUMBERS and padded not in _refused
 
 
 def descents(
@@ -90,7 +90,7 @@ def descents(
     state = old, new, f, g, rows, error, scratch
     with torch.cuda.device_of(x):
         try:
-            numbers = n, m, LOG2E / eps, outer, inner, tol, still, LEAST
+            numbers = n, m, LOG2E / eps, outer, inner, tol, still, MIN_OUTER_STEPS
             descent_kernel[(batch,)](*clouds, *state, *numbers, *padding, num_warps=8, num_stages=1)
         except OutOfResources:
             _refused.add(padding)

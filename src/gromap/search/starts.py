@@ -245,8 +245,8 @@ def _of_array(given: Tensor, pair: Pair) -> Start:
     pi = given.to(pair.weights[0])
     if bool((pi < 0).any()) or not float(pi.sum()) > 0:
         raise ValueError(
-            f"init is a plan with entries from {float(pi.min()):.3g} that sum to {float(pi.sum()):.3g}: masses are >= "
-            f"0."
+            f"init is a plan with entries from {float(pi.min()):.3g} that sum to {float(pi.sum()):.3g}: masses are "
+            ">= 0."
         )
     a, b = pair.weights
     return GivenPlan(Plan(Dense((pi / pi.sum()).log()), torch.zeros_like(a), torch.zeros_like(b), a, b))

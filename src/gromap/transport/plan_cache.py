@@ -4,9 +4,9 @@ vectors, and take no exp.
     π_ij(u, v) = exp(u_i - u⁰_i) π⁰_ij exp(v_j - v⁰_j)
 
 On a CPU an exp costs several times as much as a product, and Sinkhorn asks for the sums of one
-score many times. So plans that
-fit in MAX_BYTES are cached, and computed anew where their potentials have moved by more than DRIFT:
-until then all that underflowed is negligible still, and nothing that counts can overflow.
+score many times. So plans that fit in MAX_BYTES are cached, and computed anew where their
+potentials have moved by more than POTENTIAL_DRIFT: until then all that underflowed is negligible
+still, and nothing that counts can overflow.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from gromap.transport.score import Score
 from gromap.transport.tiles import flat
 
 MAX_BYTES = 64 << 20
-DRIFT = {torch.float32: 20.0, torch.float64: 200.0}  # nats by which u or v may move
+POTENTIAL_DRIFT = {torch.float32: 20.0, torch.float64: 200.0}  # nats by which u or v may move
 
 
 class PlanCache:
@@ -45,7 +45,7 @@ class PlanCache:
         if self.plan is None or self.at is None:
             self.plan, self.at = self._compute(z, slice(None)), z.clone()
         moved = (z - self.at).nan_to_num_(nan=0.0)  # points without mass stay at -inf
-        far = moved.abs().amax(-1) > DRIFT[z.dtype]
+        far = moved.abs().amax(-1) > POTENTIAL_DRIFT[z.dtype]
         if bool(far.any()):
             self.plan[far], self.at[far] = self._compute(z[far], far), z[far]
             moved[far] = 0.0

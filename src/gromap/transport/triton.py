@@ -27,19 +27,20 @@ from triton.runtime.errors import OutOfResources
 
 from gromap.transport import kernels
 from gromap.transport.lowrank import LowRank
-from gromap.transport.tiles import flat
+from gromap.transport.tiles import LOG2E, flat
 from gromap.transport.truncation import Tiles
 
-LOG2E = math.log2(math.e)
 PROGRAMS = 132 * 64  # enough to fill a card evenly
-CHUNK = 64  # features of one tensor-core product: 21 of them, split in three, fill it
+FEATURE_CHUNK = 64  # features of one tensor-core product: 21 of them, split in three, fill it
 HALF_MAX = 6e4  # the range of fp16
 CORNER = 2048  # numbers that one program reads at once
 
 
 def _width(features: int) -> int:
     """Whole chunks of features."""
-    return triton.next_power_of_2(max(16, features)) if features <= CHUNK else -(-features // CHUNK) * CHUNK
+    if features <= FEATURE_CHUNK:
+        return triton.next_power_of_2(max(16, features))
+    return triton.cdiv(features, FEATURE_CHUNK) * FEATURE_CHUNK
 
 
 def split(x: Tensor, scale: float, left: bool, beyond: Tensor) -> Tensor:
@@ -124,7 +125,7 @@ T = TypeVar("T")
 def _tuned(kind: str, z: _Operands, run: Callable[[Blocks], T]) -> T:
     """Run a kernel with the fastest of its options, as timed once per kind of problem; the
     first, until a problem can tell."""
-    wide = z.q.shape[-1] > CHUNK or z.q.dtype == torch.float32
+    wide = z.q.shape[-1] > FEATURE_CHUNK or z.q.dtype == torch.float32
     options = OPTIONS["wide" if wide else kind]
     key = (kind, z.q.shape[-1], z.q.dtype, z.active and z.active.sizes, z.q.device)
     with torch.cuda.device_of(z.q):
@@ -178,7 +179,7 @@ class _Operands:
         else:
             lists = active.by_col if over_rows else active.by_row
             own, other = active.sizes[::-1] if over_rows else active.sizes
-        return (*lists, self.n, self.m, own, other, width, min(CHUNK, width), blocks.rows, blocks.cols)
+        return (*lists, self.n, self.m, own, other, width, min(FEATURE_CHUNK, width), blocks.rows, blocks.cols)
 
 
 def sums(score: LowRank, u: Tensor, v: Tensor, active: Tiles | None = None) -> tuple[Tensor, Tensor]:

@@ -25,9 +25,9 @@ from torch import Tensor
 CUT_AXES = 8  # leading axes that the median cuts choose from
 CELL_POINTS = 128  # points of the smallest cells
 MAX_CELLS = 4096  # cells of a cloud
-DRIFT = 2.0  # nats by which f_i + g_j may rise until the lists are made anew
+POTENTIAL_RISE = 2.0  # nats by which f_i + g_j may rise until the lists are made anew
 MAX_SHARE = 0.6  # lists of more than this share of all tiles are slower than a full sweep
-CHUNK = 1 << 26  # entries of the temporaries
+TEMPORARY_ENTRIES = 1 << 26  # entries of the temporaries
 
 
 class Cells(NamedTuple):
@@ -121,7 +121,7 @@ def active_tiles(q: Tensor, k: Tensor, grid: Grid, f: Tensor, g: Tensor, log_a: 
     bound += _cell_max(k, _by_cell(g[cols.order], cols.size), c).mT
     bound -= c @ d.mT
     bound += (q - c[:, None]).norm(dim=-1).amax(1)[:, None] * (k - d[:, None]).norm(dim=-1).amax(1)
-    active = bound > math.log(loss) - DRIFT
+    active = bound > math.log(loss) - POTENTIAL_RISE
     share = float(active.sum(dtype=torch.int64)) / active.numel()
     if share > MAX_SHARE:
         return None
@@ -141,7 +141,7 @@ def _by_cell(x: Tensor, size: int, fill: float | None = None) -> Tensor:
 
 def _cell_max(q: Tensor, f: Tensor, d: Tensor) -> Tensor:
     """max over i in cell I of f_i + q_i·d_J.  (I, J)"""
-    rows = max(1, CHUNK // (q.shape[1] * len(d)))
+    rows = max(1, TEMPORARY_ENTRIES // (q.shape[1] * len(d)))
     parts = [
         (torch.baddbmm(fs[..., None], qs, d.mT.expand(len(qs), -1, -1))).amax(1)
         for qs, fs in zip(q.split(rows), f.split(rows), strict=True)
@@ -154,6 +154,6 @@ def lists(active: Tensor) -> Lists:
     counts = active.sum(1, dtype=torch.int32)
     starts = torch.zeros(len(counts) + 1, dtype=torch.int32, device=active.device)
     torch.cumsum(counts, 0, dtype=torch.int32, out=starts[1:])
-    rows = max(1, CHUNK // active.shape[1])
+    rows = max(1, TEMPORARY_ENTRIES // active.shape[1])
     items = torch.cat([part.nonzero()[:, 1].int() for part in active.split(rows)])
     return Lists(starts, items)

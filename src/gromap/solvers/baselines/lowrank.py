@@ -38,7 +38,7 @@ from gromap.transport.sinkhorn import Sinkhorn
 
 SMOOTH = 0.1  # share of the start that is spread over all parts
 MIN_MASS = 1e-10  # of a part
-CHECK_EVERY = 10  # steps of the projection between two looks at its error
+PROJECTION_CHECK_EVERY = 10  # steps of the projection between two looks at its error
 # the largest move of a logarithm in one step: at first, from step to step, at least
 FIRST, GROWS, SMALLEST = 2.0, 1.5, 1e-4
 PIECE = 1 << 22  # entries of the plan that `evaluate` makes at a time
@@ -176,7 +176,7 @@ class LowRankProblem(WrappedProblem[LowRankCostProblem]):
             v, w = v * g / sums[0], w * g / sums[1]
             if (
                 options.tol is not None
-                and n % CHECK_EVERY == 0
+                and n % PROJECTION_CHECK_EVERY == 0
                 and float((sums - g).abs().sum() + (last - g).abs().sum()) <= options.tol
             ):
                 break
