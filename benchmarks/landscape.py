@@ -9,8 +9,7 @@ Points are drawn uniformly on both surfaces. The random starts descend to their 
 lowest are refined on all points, and the best counts. "zero" is a single start from Γ = 0. The gap
 compares the worst seed with the lowest energy that any run found. "search s" is the slowest search
 among the seeds, all levels; "coarse s" that of the coarse level alone. For the man and the dog,
-whose
-vertices correspond, matches between vertices drawn by area are scored too: the mean geodesic
+whose vertices correspond, matches between vertices drawn by area are scored too: the mean geodesic
 distance to the true vertex, along the edges of the target, over the square root of its area, for
 the better of the direct and the mirrored truth.
 """

@@ -5,10 +5,10 @@
 
 Points are drawn uniformly on both surfaces and lie on the device before the clock starts;
 `gromap.solve` then runs with its default options, embedding included. On a CUDA device the last of
-two runs counts, since the first compiles the kernels. Memory
-is the growth from the start of the solve to its peak: tensors on a CUDA device, the resident set on
-a CPU. With --check, up to 20,000 points, the energy is compared with that of a solve over all pairs
-in float64 which starts from the linear map found, and which on a CPU takes minutes at such sizes.
+two runs counts, since the first compiles the kernels. Memory is the growth from the start of the
+solve to its peak: tensors on a CUDA device, the resident set on a CPU. With --check, up to 20,000
+points, the energy is compared with that of a solve over all pairs in float64 which starts from the
+linear map found, and which on a CPU takes minutes at such sizes.
 """
 
 from __future__ import annotations

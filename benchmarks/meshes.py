@@ -2,9 +2,9 @@
 embedding, error of the map.
 
     python benchmarks/meshes.py                          # all pairs
-    python benchmarks/meshes.py --pairs dog man-child python benchmarks/meshes.py --pyfm
-    # functional maps beside it: pip install pyfmaps python benchmarks/meshes.py --embed mh_man53k_0
-    # embed single meshes alone
+    python benchmarks/meshes.py --pairs dog man-child
+    python benchmarks/meshes.py --pyfm                   # functional maps too: pip install pyfmaps
+    python benchmarks/meshes.py --embed mh_man53k_0      # embed single meshes alone
 
 Errors are geodesic, exact, over the square root of the target's area, in per cent, at 500 vertices,
 for the better of the direct and of the mirrored truth. The target's vertices are shuffled first.

@@ -1,8 +1,8 @@
 """How the time of a whole match grows with the number of points: the exponent of a fit, and a
 picture.
 
-    python benchmarks/scaling.py --plot scaling.png PYTHONPATH=src python benchmarks/scaling.py
-    --device cuda --sizes 177000 500000 1400000 3800000 10000000
+    python benchmarks/scaling.py --plot scaling.png
+    PYTHONPATH=src python benchmarks/scaling.py --device cuda --sizes 177000 500000 1400000 10000000
 
 Every size is a match of match.py, with its clock and its default options. Exponents are slopes of
 least-squares lines through (log n, log seconds), of the whole and of each stage. Sizes that do not

@@ -85,8 +85,8 @@ def gaussians() -> Iterator[Known]:
     """Gaussian quadratures N(0, D₀) and N(0, D₁) under squared norms (Delon, Desolneux & Salmona
     2022):
 
-        4 (tr D₀ - tr D₁)² + 4 (|D₀| - |D₁|)² + 4 |D₀ - D₁|²  <=  GW  <=  4 (tr D₀ - tr D₁)² + 8 |D₀
-        - D₁|²
+        GW >= 4 (tr D₀ - tr D₁)² + 4 (|D₀| - |D₁|)² + 4 |D₀ - D₁|²
+        GW <= 4 (tr D₀ - tr D₁)² + 8 |D₀ - D₁|²
 
     Both agree where D₁ = s² D₀; here the upper bound is the value of the linear map, up to ε.
     """

@@ -4,17 +4,20 @@ is expected and what to do."""
 from __future__ import annotations
 
 import difflib
+import inspect
 import os
 import sys
 import warnings
 from collections.abc import Iterable
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
 from torch import Tensor
+
+from gromap._torch import from_numpy
 
 
 def extra(module: str, name: str, called: str | None = None) -> Any:
@@ -59,13 +62,15 @@ def tensor(x: object, name: str, device: torch.device | str | None = None) -> Te
 def as_tensor(x: object, name: str) -> Tensor:
     if isinstance(x, Tensor):
         return x
+    kind = f"a {type(x).__name__}"
     try:
         array = np.asarray(x)
+        if isinstance(x, np.ndarray):
+            kind = f"an array of dtype {array.dtype}"
         if array.dtype.kind not in "biufc":
             raise TypeError
-        return torch.from_numpy(np.array(array, order="C"))
+        return from_numpy(np.array(array, order="C"))
     except (TypeError, ValueError) as error:
-        kind = f"an array of dtype {array.dtype}" if isinstance(x, np.ndarray) else f"a {type(x).__name__}"
         raise TypeError(f"{name} must be a numeric array or tensor, got {kind}.") from error
 
 
@@ -132,6 +137,11 @@ def cost_matrix(c: object, name: str = "C") -> Tensor:
     return ((t + t.mT) / 2).fill_diagonal_(0.0)
 
 
+def is_count(value: object) -> bool:
+    """Whether this is an integer >= 1, Python's or numpy's."""
+    return isinstance(value, int | np.integer) and not isinstance(value, bool) and cast("int", value) >= 1
+
+
 def is_auto(value: object) -> bool:
     return isinstance(value, str) and value == "auto"
 
@@ -143,24 +153,26 @@ def dimension(dim: object, n: int, name: str) -> int | float:
         return min(20, n)
     if isinstance(dim, bool) or not isinstance(dim, int | float | np.integer | np.floating):
         raise TypeError(f"dim must be 'auto', an int, a share of variance in (0, 1), or a pair of them, got {dim!r}.")
+    number = cast("float", dim)  # numpy's numbers are as good as Python's
     if isinstance(dim, float | np.floating):
-        if not 0 < dim < 1:
+        if not 0 < number < 1:
             raise ValueError(
                 f"dim as a float is the share of variance to keep, in (0, 1); got {dim}. For an axis count use an int."
             )
-        return float(dim)
-    if not 1 <= dim <= n:
+        return float(number)
+    if not 1 <= number <= n:
         raise ValueError(f"dim = {dim} axes for the {n} points of {name}: choose 1 <= dim <= {n}.")
-    return int(dim)
+    return int(number)
 
 
 def pair(x: Any) -> tuple[Any, Any]:
     """Both entries of a 2-tuple or list; anything else counts for both sides."""
-    if isinstance(x, tuple | list):
-        if len(x) != 2:
-            raise ValueError(f"expected one value or a pair (for X, for Y), got {len(x)} values.")
-        return x[0], x[1]
-    return x, x
+    if not isinstance(x, tuple | list):
+        return x, x
+    values = cast("tuple[Any, ...]", x)
+    if len(values) != 2:
+        raise ValueError(f"expected one value or a pair (for X, for Y), got {len(values)} values.")
+    return values[0], values[1]
 
 
 def positive(value: object, name: str) -> float:
@@ -185,8 +197,8 @@ def choice(value: object, known: Iterable[str], name: str) -> str:
 
 def warn(message: str) -> None:
     """Warn at the line of the caller's that led here: the first one outside of this package."""
-    package, level, frame = str(Path(__file__).parent), 1, sys._getframe()
-    while frame.f_back and frame.f_code.co_filename.startswith(package):
+    package, level, frame = str(Path(__file__).parent), 1, inspect.currentframe()
+    while frame and frame.f_back and frame.f_code.co_filename.startswith(package):
         frame, level = frame.f_back, level + 1
     warnings.warn(message, stacklevel=level)
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 @contextmanager
-def replacing(path: str | Path) -> Iterator[Path]:
+def replacing(path: str | Path) -> Generator[Path]:
     """A new file beside `path` that takes its place at the end, so that an interruption leaves
     the old file, or none."""
     path = Path(path)
@@ -40,12 +40,15 @@ def replacing(path: str | Path) -> Iterator[Path]:
 
 def write(path: str | Path, kind: str, tensors: dict[str, Tensor], facts: dict[str, Any]) -> Path:
     """Write tensors and facts; `read` gives them back."""
-    from safetensors.torch import save_file
+    import safetensors.torch
 
     path = Path(path)
+    untyped: Any = safetensors.torch
     header = {"format": f"gromap-{kind}", "version": str(VERSION), kind: json.dumps(facts)}
     with replacing(path) as temporary:
-        save_file({name: t.detach().cpu().contiguous() for name, t in tensors.items()}, temporary, metadata=header)
+        untyped.save_file(
+            {name: t.detach().cpu().contiguous() for name, t in tensors.items()}, temporary, metadata=header
+        )
     return path
 
 
@@ -60,8 +63,9 @@ def read(
     if not path.is_file():
         raise FileNotFoundError(f"no {what} file at {path}.")
     try:
-        with safe_open(path, framework="pt", device=str(device)) as stored:
-            header = stored.metadata() or {}
+        untyped: Any = safe_open(path, framework="pt", device=str(device))
+        with untyped as stored:
+            header: dict[str, str] = stored.metadata() or {}
             if header.get("format") != f"gromap-{kind}":
                 raise ValueError(f"{path} is a safetensors file, but not a gromap {what}.")
             if int(header.get("version", 0)) > VERSION:

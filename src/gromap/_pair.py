@@ -102,18 +102,22 @@ def spaces_of(X: Any, Y: Any, a: Any, b: Any, cost: Any, dim: Any, device: Any, 
     raw = [not isinstance(Z, Space) for Z in (X, Y)]
     if all(raw) and all(isinstance(Z, Tensor) for Z in (X, Y)) and device is None and X.device != Y.device:
         raise ValueError(f"X is on {X.device} and Y on {Y.device}: move one, or pass device=.")
-    if all(raw):
-        X, Y = _same_dtype(X, Y)
-    if device is None and all(isinstance(Z, np.ndarray) and Z.dtype == np.float32 for Z in (X, Y)):
-        device = default_device(min(len(X), len(Y)))
-    sides = []
-    for Z, w, c, d, is_raw, name in ((X, a, costs[0], dims[0], raw[0], "X"), (Y, b, costs[1], dims[1], raw[1], "Y")):
+    left, right = _same_dtype(X, Y) if all(raw) else (X, Y)
+    if (
+        device is None
+        and all(isinstance(z, np.ndarray) for z in (left, right))
+        and left.dtype == right.dtype == np.float32
+    ):
+        device = default_device(min(len(left), len(right)))
+    sides: list[Space] = []
+    given = (left, a, costs[0], dims[0], raw[0], "X"), (right, b, costs[1], dims[1], raw[1], "Y")
+    for z, w, c, d, is_raw, name in given:
         if is_raw:
-            sides.append(Space(Z, w, cost=c, dim=d, seed=seed, device=device, name=name))
+            sides.append(Space(z, w, cost=c, dim=d, seed=seed, device=device, name=name))
         elif w is not None or not _check.is_auto(d):
             raise ValueError(f"{name} is a Space, which has its own weights and dim: set them when you build it.")
         else:
-            sides.append(Z)
+            sides.append(z)
     x, y = sides
     if x.device != y.device or x.dtype != y.dtype:
         raise ValueError(

@@ -7,11 +7,12 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import scipy.sparse
+import scipy.sparse  # pyright: ignore[reportMissingTypeStubs] - scipy has none
 import torch
 from torch import Tensor
 
 from gromap import _check
+from gromap._torch import untyped
 from gromap.transport import Score
 
 DENSE_LIMIT = 1 << 26  # entries that `dense()` makes without being forced: 512 MiB in float64
@@ -125,7 +126,7 @@ class Plan:
             parts = values.cpu().numpy(), columns.reshape(-1).cpu().numpy(), np.arange(0, n * k + 1, k)
             return scipy.sparse.csr_array(parts, shape=(n, m))
         index = torch.stack([torch.arange(n, device=columns.device).repeat_interleave(k), columns.reshape(-1)])
-        return torch.sparse_coo_tensor(index, values, (n, m), is_coalesced=True, check_invariants=False)
+        return untyped.sparse_coo_tensor(index, values, (n, m), is_coalesced=True, check_invariants=False)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         """np.asarray(plan): the (N, M) matrix, or a refusal where it is large."""

@@ -18,6 +18,7 @@ from gromap import _check
 from gromap._files import read, write
 from gromap._plan import Plan
 from gromap._stats import Stats
+from gromap._torch import from_numpy
 from gromap.geometry.measure import nearest
 from gromap.transport import Dense, LowRank, Mixture, Score
 
@@ -200,7 +201,7 @@ class Solution:
         }
         if self.sides is not None:
             tensors |= dict(zip(("side_x", "side_y"), map(_place, self.sides), strict=True))
-        tensors |= {f"history.{name}": torch.from_numpy(np.asarray(values)) for name, values in self.history.items()}
+        tensors |= {f"history.{name}": from_numpy(np.asarray(values)) for name, values in self.history.items()}
         facts = {"value": self.value, "value_gw": self.value_gw, "epsilon": self.epsilon, "scale": list(self.scale)}
         facts |= {"status": self.status.name, "numpy": plan.numpy, "stats": self.stats.facts()}
         return write(path, "solution", {name: t for name, t in tensors.items() if t is not None}, facts)

@@ -40,7 +40,8 @@ def solve(
 
     Parameters
     ----------
-    X, Y (N, d) and (M, e) points, numpy or torch; square matrices of costs with
+    X, Y
+        (N, d) and (M, e) points, numpy or torch; square matrices of costs with
         ``cost="precomputed"``; or prepared `Space`s.
     a, b
         Weights >= 0; None = uniform.
@@ -48,23 +49,29 @@ def solve(
         A name, a `Cost`, a function of two point tensors, or a pair of them for X and for Y.
     epsilon
         Temperature, in units of the scaled costs, squared.
-    scale What costs are divided by. "each": each by its own unit (`Space.scale`: radius 1, as in
+    scale
+        What costs are divided by. "each": each by its own unit (`Space.scale`: radius 1, as in
         the paper); "joint": both by the larger unit; a number: both by it; None: taken as given.
         "auto" is "each".
-    method "cnt", "kernel", "multiscale", or a solver object with options; "auto" is "multiscale"
+    method
+        "cnt", "kernel", "multiscale", or a solver object with options; "auto" is "multiscale"
         from 3000 points, or "cnt". Those before: "entropic", "lowrank-cost", "lowrank", "sampled",
         "dual", "proximal", "proximal-kernel", "conditional-gradient". One epsilon means the same
         for all that have an entropy.
-    dim Axes of the embedding, a share of variance in (0, 1), or a pair; "auto" = 20, or N if there
+    dim
+        Axes of the embedding, a share of variance in (0, 1), or a pair; "auto" = 20, or N if there
         are fewer points.
-    init "auto" or `Search(...)` (a global search on coarse clouds), "zero", "random",
+    init
+        "auto" or `Search(...)` (a global search on coarse clouds), "zero", "random",
         `landmarks(pairs)`, a (D, E) matrix, an (N, M) plan, a map of N integers, an earlier
         `Solution`.
-    max_iter, tol Outer steps (100), and the change of energy below which the loop stops (1e-5, in
+    max_iter, tol
+        Outer steps (100), and the change of energy below which the loop stops (1e-5, in
         units of the scaled costs, squared); None = those of the method.
     seed
         Of the random starts, and of landmarks of the embedding.
-    device Where to compute. None: where the tensors are; numpy float32 arrays from 3000 points go
+    device
+        Where to compute. None: where the tensors are; numpy float32 arrays from 3000 points go
         to a GPU if there is one.
     progress
         Show a line on stderr while the work goes on.
@@ -73,7 +80,8 @@ def solve(
 
     Returns
     -------
-    Solution The coupling, the maps, the values, and how they were reached. numpy in, numpy out;
+    Solution
+        The coupling, the maps, the values, and how they were reached. numpy in, numpy out;
         torch in, torch out.
 
     Raises

@@ -69,16 +69,16 @@ class Space:
         device: torch.device | str | None = None,
         name: str = "X",
     ):
-        self.name, self.numpy, self._seed = name, _check.is_numpy(X), seed
+        self.name, self.numpy, self._seed, given = name, _check.is_numpy(X), seed, X
         if isinstance(cost, str) and cost == "precomputed":
             matrix = _check.cost_matrix(X, name)
-            X, cost = torch.arange(len(matrix), device=device or matrix.device), Precomputed(matrix)
+            given, cost = torch.arange(len(matrix), device=device or matrix.device), Precomputed(matrix)
         self.cost: Cost = as_cost(cost)
         if isinstance(self.cost, Indexed):
-            points, dtype = _check.indices(X, name, device), self.cost.dtype
+            points, dtype = _check.indices(given, name, device), self.cost.dtype
             self.cost = self.cost.to(points.device)
         else:
-            points = _check.points(X, name, device)
+            points = _check.points(given, name, device)
             dtype = points.dtype
         self.cost.check(points)
         _check_cost(self.cost, points, name)
@@ -148,7 +148,9 @@ class Space:
         if not (isinstance(cost, str) and cost in METHODS):
             return cls(mesh.vertices, weights, cost=cost, dim=dim, seed=seed, device=device, name=name)
         points = _check.points(mesh.vertices, name).numpy()
-        tell = (lambda text: callback(Event("mesh", 0, 0, note=text))) if callback else None
+        tell: Callable[[str], Any] | None = (
+            (lambda text: callback(Event("mesh", 0, 0, note=text))) if callback else None
+        )
         made = cached_embedding(replace(mesh, vertices=points), cost, seed=seed, device=device or "cpu", tell=tell)
         space = cls(made.points.astype(points.dtype), weights, dim=dim, seed=seed, device=device, name=name)
         space.mesh_embedding, space.vertices = made, torch.as_tensor(points, device=space.device)
@@ -254,7 +256,7 @@ class Space:
         return _check.to_array(x.to(self.dtype), self.numpy)
 
 
-def _check_cost(cost: Cost, points: Tensor, name: str) -> None:
+def _check_cost(cost: Callable[[Tensor, Tensor], object], points: Tensor, name: str) -> None:
     """A user's cost on a few points: right shape, finite, symmetric, zero on the diagonal."""
     few = points[: min(len(points), 64)]
     block = cost(few, few)

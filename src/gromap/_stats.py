@@ -17,7 +17,7 @@ class Stats:
     device: str = "?"
     dtype: str = "?"
     memory: int = 0  #: bytes that were expected
-    seconds: dict[str, float] = field(default_factory=dict)  #: of each phase: embed, search, solve
+    seconds: dict[str, float] = field(default_factory=dict[str, float])  #: of each phase: embed, search, solve
     levels: tuple[int, ...] = ()  #: points of each level of a pyramid
     minima: np.ndarray | None = None  #: energies of the distinct minima that the search met, the lowest first
     minima_starts: np.ndarray | None = None  #: how many starts went to each

@@ -84,7 +84,7 @@ def test_descent_ends_at_distinct_minima_that_count_their_starts(pair):
     found = descend(p, random_starts(*p.spread, 30, seed=0), 1e-5, BUDGET)
     assert float(found.count.sum()) == 30
     assert bool((found.energy[1:] >= found.energy[:-1]).all())
-    assert merge(found.gamma, found.energy, BUDGET.same).tolist() == list(range(len(found)))
+    assert merge(found.gamma, found.energy, BUDGET.same_gamma).tolist() == list(range(len(found)))
     fewer = descend(p, random_starts(*p.spread, 30, seed=0), 1e-5, BUDGET, keep=2)
     assert float(fewer.energy[0]) == pytest.approx(float(found.energy[0]), rel=1e-3)
 

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from gromap._torch import norm
+
 __all__ = ["Cost", "Custom", "Exponential", "Gaussian", "Hyperbolic", "Power", "Radial", "Spherical"]
 
 FLAT_AXES = 16  # coordinates up to which distances on a GPU are faster one coordinate at a time
@@ -176,7 +178,7 @@ class Spherical(Cost):
         return 2 * torch.atan2(distances(x, y), distances(x, -y))
 
     def check(self, points: Tensor) -> None:
-        norms = points.norm(dim=-1)
+        norms = norm(points, dim=-1)
         off = (norms - 1).abs().argmax()
         if abs(float(norms[off]) - 1) > 1e-3:
             raise ValueError(
@@ -195,7 +197,7 @@ class Hyperbolic(Cost):
         return 2 * torch.asinh(distances(x, y) / room.sqrt())
 
     def check(self, points: Tensor) -> None:
-        norms = points.norm(dim=-1)
+        norms = norm(points, dim=-1)
         far = norms.argmax()
         if not float(norms[far]) < 1:
             raise ValueError(

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from gromap._torch import eigh, norm, qr, svd
 from gromap.geometry.cost_sums import cost_apply
 from gromap.geometry.costs import Cost
 
@@ -63,7 +64,7 @@ class Kernel:
     def leading(self, matrix: Tensor, dim: int) -> tuple[Tensor, Tensor]:
         """The largest eigenvalues, and their vectors: those that an embedding keeps, or the
         largest in magnitude."""
-        theta, v = torch.linalg.eigh(matrix)
+        theta, v = eigh(matrix)
         order = (theta if self.centered else theta.abs()).argsort(descending=True)[:dim]
         return theta[order], v[:, order]
 
@@ -105,12 +106,12 @@ def krylov(kernel: Kernel, guess: Tensor, dim: int, tol: float, max_sweeps: int,
     root = kernel.root[:, None]
     block = _orthonormal(guess - root * (kernel.root @ guess) if kernel.centered else guess)
     basis, image, sweeps, last = block, kernel(block), 1, max_sweeps == 1  # Q and K diag(√a) Q
-    top = (root * image).norm()
+    top = norm(root * image)
     while True:
         if sweeps >= least or last:
             theta, ritz = kernel.leading(_symmetric(basis.mT @ (root * image)), dim)
             v, moved = basis @ ritz, image @ ritz
-            residual = float((root * moved - v * theta).norm(dim=0).max() / theta.abs().max().clamp(min=1e-300))
+            residual = float(norm(root * moved - v * theta, dim=0).max() / theta.abs().max().clamp(min=1e-300))
             if residual <= tol or last:
                 return theta, v, moved, residual
             least = sweeps + _further(residual, tol)
@@ -137,10 +138,10 @@ def _beyond(basis: Tensor, block: Tensor, top: Tensor) -> Tensor:
     """
     for _ in range(2):  # twice is enough
         block = block - basis @ (basis.mT @ block)
-    q, r = torch.linalg.qr(block)
+    q, r = qr(block)
     if float(r.diagonal().abs().min()) > DOUBT * top:
         return q
-    u, size, _ = torch.linalg.svd(r)
+    u, size, _ = svd(r)
     q = q @ u[:, size > NOISE * top]
     for _ in range(2):
         q = _orthonormal(q - basis @ (basis.mT @ q))
@@ -148,7 +149,7 @@ def _beyond(basis: Tensor, block: Tensor, top: Tensor) -> Tensor:
 
 
 def _orthonormal(x: Tensor) -> Tensor:
-    return torch.linalg.qr(x).Q
+    return qr(x)[0]
 
 
 def _symmetric(x: Tensor) -> Tensor:

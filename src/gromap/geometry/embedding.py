@@ -5,10 +5,9 @@ The centered kernel is K = -½ H C Hᵀ with H = I - 1 aᵀ: no base point is ne
 (θ_d, V_d) of A = diag(√a) K diag(√a),
 
     X = K diag(√a) V / √θ        centered features, covariance diag(θ); also defined where a_i = 0
-    X(x) = -½ c(x, ·) B + shift  Kernel-Proj, with B = diag(√a) V / √θ: the same map for old and for
-    new points
+    X(x) = -½ c(x, ·) B + shift  Kernel-Proj, B = diag(√a) V / √θ: one map for old and new points
 
-Without the centring, K = -½ C has eigenvalues of both signs: `signed_factors` keeps the largest in
+Without the centering, K = -½ C has eigenvalues of both signs: `signed_factors` keeps the largest in
 magnitude, for any cost.
 
 The eigenpairs are found by block Krylov iterations (eigen.py), from a random start, or from a
@@ -24,6 +23,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from gromap._torch import eigh, split, untyped
 from gromap.geometry.cost_sums import cost_apply
 from gromap.geometry.costs import Cost, Power
 from gromap.geometry.eigen import OVERSAMPLING, Kernel, KernelPCA, eigenpairs, is_small, krylov
@@ -98,7 +98,7 @@ def negative_mass(cost: Cost, measure: Measure, sample: int = 512, seed: int = 0
         generator = own_generator(seed)
         support = support[torch.randperm(len(support), generator=generator)[:sample].to(support.device)]
     a = measure.weights[support].double()
-    theta = torch.linalg.eigvalsh(Kernel(cost, measure.points[support], a / a.sum()).matrix())
+    theta: Tensor = untyped.linalg.eigvalsh(Kernel(cost, measure.points[support], a / a.sum()).matrix())
     rounding = CUTOFF * len(theta) * theta.abs().max()
     return float(-theta[theta < -rounding].sum() / theta.abs().sum().clamp(min=1e-300))
 
@@ -162,15 +162,15 @@ def _kernel_pca(cost: Cost, measure: Measure, dim: int, method: Method, seed: in
     generator = own_generator(seed)
     if isinstance(method, KernelPCA) or is_small(len(measure), dim):
         exact = method if isinstance(method, KernelPCA) else KernelPCA()
-        return _finish(kernel, *eigenpairs(kernel, dim, exact, generator))
+        return _from_eigenpairs(kernel, *eigenpairs(kernel, dim, exact, generator))
     start = _landmark_embedding(cost, measure, min(len(measure), dim + OVERSAMPLING), method, generator)
     if method.refine == 0:
         return _truncate(_recenter(start, measure), dim)
     guess = kernel.root[:, None] * start.project(measure.points)
-    return _finish(kernel, *krylov(kernel, guess, dim, ROUGH, KernelPCA.max_sweeps, method.refine))
+    return _from_eigenpairs(kernel, *krylov(kernel, guess, dim, ROUGH, KernelPCA.max_sweeps, method.refine))
 
 
-def _finish(kernel: Kernel, theta: Tensor, v: Tensor, image: Tensor, residual: float) -> Embedding:
+def _from_eigenpairs(kernel: Kernel, theta: Tensor, v: Tensor, image: Tensor, residual: float) -> Embedding:
     """Features K diag(√a) V / √θ, with signs fixed by the third moments: they do not depend on
     the order of the points."""
     kept = theta > CUTOFF * len(v) * theta.abs().max()
@@ -185,7 +185,7 @@ def _finish(kernel: Kernel, theta: Tensor, v: Tensor, image: Tensor, residual: f
     cost, points = kernel.cost, kernel.points
     shift = features[:1] - mean + 0.5 * cost_apply(cost, points[:1], points, b)
 
-    def project(new: Tensor) -> Tensor:
+    def project(new: Tensor) -> Tensor:  # Alg. kernel_proj
         return -0.5 * cost_apply(cost, new, points, b) + shift
 
     variance = float(kernel.a @ kernel.diagonal())
@@ -209,7 +209,7 @@ def _landmark_embedding(
         owner = nearest(points, landmarks)
     else:
         rows = max(1, (1 << 22) // count)
-        owner = torch.cat([cost(piece, landmarks).argmin(1) for piece in points.split(rows)])
+        owner = torch.cat([cost(piece, landmarks).argmin(1) for piece in split(points, rows)])
     mass = torch.zeros(count, dtype=a.dtype, device=a.device).index_add_(0, owner, a)
     full = mass > 0
     exact = KernelPCA(tol=1e-9 if method.refine == 0 else 1e-5)  # beyond this a sweep over all pairs sees no difference
@@ -225,7 +225,7 @@ def _recenter(coarse: Embedding, measure: Measure) -> Embedding:
     a = measure.weights.double()
     x = coarse.project(measure.points)
     mean = a @ x
-    theta, turn = (z.flip(-1) for z in torch.linalg.eigh((x - mean).mT @ (a[:, None] * (x - mean))))
+    theta, turn = (z.flip(-1) for z in eigh((x - mean).mT @ (a[:, None] * (x - mean))))
     project = coarse.project
     return Embedding((x - mean) @ turn, theta, coarse.variance, float("nan"), lambda new: (project(new) - mean) @ turn)
 
@@ -236,7 +236,7 @@ def _linear(measure: Measure, dim: int | float) -> Embedding:
     x, a = measure.points.double(), measure.weights.double()
     mean = a @ x
     covariance = (x - mean).mT @ (a[:, None] * (x - mean))
-    theta, turn = (z.flip(-1) for z in torch.linalg.eigh(covariance))
+    theta, turn = (z.flip(-1) for z in eigh(covariance))
     variance = float(theta.sum())
     keep = dim if isinstance(dim, int) else 1 + int((theta.cumsum(0) < (dim - 1e-12) * variance).sum())
     if keep >= x.shape[1]:

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gromap._torch import from_numpy
 from gromap.geometry.costs import Cost
 
 
@@ -115,7 +116,7 @@ def _euler_tour(parents: np.ndarray, lengths: np.ndarray, root: int) -> tuple[Te
     n = len(parents)
     children: list[list[int]] = [[] for _ in range(n)]
     for node in np.flatnonzero(parents >= 0):
-        children[parents[node]].append(int(node))
+        children[int(parents[node])].append(int(node))
     depth, first, tour = np.zeros(n), np.full(n, -1), [root]
     first[root] = 0
     stack = [(root, iter(children[root]))]
@@ -138,4 +139,4 @@ def _euler_tour(parents: np.ndarray, lengths: np.ndarray, root: int) -> tuple[Te
     while 2 ** len(table) <= len(tour):
         last, half = table[-1], 2 ** (len(table) - 1)
         table.append(np.minimum(last, np.append(last[half:], np.full(half, np.inf))))
-    return torch.from_numpy(depth), torch.from_numpy(first), torch.from_numpy(np.stack(table))
+    return from_numpy(depth), from_numpy(first), from_numpy(np.stack(table))

@@ -1,10 +1,13 @@
-# pyright: reportCallIssue=false, reportArgumentType=false, reportOptionalMemberAccess=false, reportIndexIssue=false, reportGeneralTypeIssues=false, reportOperatorIssue=false
-"""Fused kernels for clouds on a GPU: sums of radial costs (Kernel-PCA, Kernel-Proj), and
-farthest points (Coarsen).
+# pyright: basic, reportCallIssue=false, reportArgumentType=false, reportOptionalMemberAccess=false
+# pyright: reportIndexIssue=false, reportGeneralTypeIssues=false, reportOperatorIssue=false
+"""Fused kernels for clouds on a GPU: sums of radial costs, and farthest points.
 
-cost_apply   out_i = Σ_j φ(|x_i - y_j|) w_j     a program owns rows I and some columns of W, and
-walks over all j farthest     i_t   = argmax_i min_{s<t} |x_i - x_{i_s}|    one program, which waits
-for no launches
+    cost_apply   out_i = Σ_j φ(|x_i - y_j|) w_j              Kernel-PCA, Kernel-Proj
+                 a program owns rows I and some columns of W, and walks over all j
+    farthest     i_t = argmax_i min_{s<t} |x_i - x_{i_s}|    Coarsen
+                 one program, which waits for no launches
+
+Points and sums are float32.
 """
 
 from __future__ import annotations

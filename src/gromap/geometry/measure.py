@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from gromap._torch import norm
 from gromap.transport import LowRank, split_cells
 from gromap.transport.backend import fused_for
 
@@ -49,7 +50,7 @@ class Measure:
     def radius(self) -> float:
         """The largest distance between the weighted mean and a point that carries mass."""
         x = self.points.double()
-        return float((x - self.weights.double() @ x)[self.support].norm(dim=-1).max())
+        return float(norm((x - self.weights.double() @ x)[self.support], dim=-1).max())
 
 
 def farthest_points(gap_to: Callable[[Tensor], Tensor], first: Tensor, k: int) -> Tensor:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from gromap import _check
+from gromap._torch import tolist
 from gromap.geometry.measure import nearest, own_generator
 from gromap.learn.flows import Flow, FlowOptions, descend
 from gromap.learn.losses import GromovLoss
@@ -59,7 +60,7 @@ def barycenter(
         raise ValueError("barycenter needs at least one shape, got none.")
     share = _check.tensor([1.0] * len(clouds) if weights is None else weights, "weights").double()
     if share.shape != (len(clouds),) or not bool((share >= 0).all()) or not float(share.sum()) > 0:
-        raise ValueError(f"{len(clouds)} shapes need as many weights >= 0, not all zero, got {share.tolist()}.")
+        raise ValueError(f"{len(clouds)} shapes need as many weights >= 0, not all zero, got {tolist(share)}.")
     if _check.choice(match, ["auto", "nearest"], "match") == "nearest" and len({z.shape[1] for z in clouds}) > 1:
         raise ValueError("match='nearest' needs shapes in one space, with as many coordinates each: use match='auto'.")
     share = share / share.sum()
@@ -78,7 +79,7 @@ def barycenter(
     def loss(init: Any) -> GromovLoss:
         return GromovLoss(cost=cost, epsilon=epsilon, scale=scale, method=method, dim=dim, init=init, seed=seed)
 
-    pairs = zip(clouds, share.tolist(), strict=True)
+    pairs = zip(clouds, tolist(share), strict=True)
     terms = [(w, _Term(parts, cloud.to(start), generator, loss, match)) for cloud, w in pairs if w > 0]
     turns = itertools.cycle(range(count))
 
@@ -100,7 +101,8 @@ class _Term:
     def __init__(self, parts: list[Tensor], shape: Tensor, generator: torch.Generator, loss: LossFrom, match: str):
         order = torch.randperm(len(shape), generator=generator) if len(parts) > 1 else torch.arange(len(shape))
         self.parts, self.shapes = parts, [shape[p.to(shape.device)] for p in order.tensor_split(len(parts))]
-        self.loss, self.losses, self.match = loss, [], match
+        self.loss, self.match = loss, match
+        self.losses: list[GromovLoss] = []  # of each part
 
     def __call__(self, z: Tensor, k: int) -> Tensor:
         if k == len(self.losses):

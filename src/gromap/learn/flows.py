@@ -69,7 +69,7 @@ class Flow:
 
         figure = flow_figure([("", self)], frames)
         if path is not None:
-            figure.savefig(path, dpi=120)
+            figure.savefig(path, dpi=120)  # pyright: ignore[reportUnknownMemberType] - matplotlib has few types
         return figure
 
     def animate(self, path: str | Path, seconds: float = 4.0) -> Path:

@@ -23,6 +23,7 @@ from gromap._pair import LARGE, Pair, spaces_of
 from gromap._plan import Plan
 from gromap._solution import Status
 from gromap._space import Space
+from gromap._torch import svd
 from gromap.geometry.costs import as_cost
 from gromap.geometry.indexed_costs import Indexed
 from gromap.learn.envelope import Sensitivity, SolvedPair, point_gradient, sensitivity, solved, weight_gradient
@@ -143,13 +144,13 @@ class GromovLoss(torch.nn.Module):
             value, depends_on = self._terms(x, y, memory)
             known = [m.status for m in (memory.cross, memory.left, memory.right) if m is not None]
             self.status, self.plan = max(known, key=list(Status).index), memory.cross.plan if memory.cross else None
-            inputs, gradients = [], []
-            for space, Z, w, side in ((x, X, a, 0), (y, Y, b, 1)):
+            inputs, gradients = list[Tensor](), list[Tensor]()
+            for space, z, w, side in ((x, X, a, 0), (y, Y, b, 1)):
                 points, weights = asked[side], asked[side + 2]
                 depends = depends_on(side) if points or weights else None
                 if depends and points:
-                    inputs.append(Z)
-                    gradients.append((point_gradient(space, depends) / self.unit**2).to(Z))
+                    inputs.append(z)
+                    gradients.append((point_gradient(space, depends) / self.unit**2).to(z))
                 if depends and weights:
                     inputs.append(w)
                     gradients.append((_tangent(weight_gradient(space, depends), space, w) / self.unit**2).to(w))
@@ -243,7 +244,7 @@ def _solve(pair: Pair, solver: Solver, old: SolvedPair | None, start: Start) -> 
 def _lower(cross: SolvedPair, own: SolvedPair, side: int, solver: Solver) -> SolvedPair:
     """A self term that is no higher than from Γ = U Σ Uᵀ, with Γ(α, β) = U Σ Vᵀ: then SGW_ε >= 0
     (Thm. cnt_sgw_properties)."""
-    u, s, vt = torch.linalg.svd(cross.problem.matrix(cross.gamma, cross.plan).double(), full_matrices=False)
+    u, s, vt = svd(cross.problem.matrix(cross.gamma, cross.plan).double(), full_matrices=False)
     axes = u if side == 0 else vt.mT
     other = solved(own.pair, own.problem, solver.run(own.problem, Identity(axes * s @ axes.mT)))
     return other if other.value < own.value else own

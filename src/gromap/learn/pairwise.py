@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from gromap import _check
 from gromap._files import read, write
 from gromap._progress import Event
 from gromap._solve import solve
 from gromap._space import Space
+from gromap._torch import from_numpy
 from gromap.solvers.protocol import Callback
 
 SAVE_EVERY = 2.0  # seconds between two savings of what is finished
@@ -150,7 +150,7 @@ def _key(spaces: list[Space], eps: float, debias: bool, seed: int) -> str:
 
 
 def _keep(path: str | Path, values: np.ndarray, settled: np.ndarray, key: str) -> None:
-    write(path, "pairwise", {"values": torch.from_numpy(values), "settled": torch.from_numpy(settled)}, {"key": key})
+    write(path, "pairwise", {"values": from_numpy(values), "settled": from_numpy(settled)}, {"key": key})
 
 
 def _resume(path: str | Path | None, key: str, count: int) -> tuple[np.ndarray, np.ndarray]:

@@ -51,7 +51,8 @@ def match(
     ----------
     source, target
         Meshes, mesh files, or prepared `Space`s.
-    cost As in `Space.from_mesh`, or a pair for both sides; "auto" is "geodesic" if all meshes have
+    cost
+        As in `Space.from_mesh`, or a pair for both sides; "auto" is "geodesic" if all meshes have
         faces, else "euclidean".
     epsilon
         Temperature of the returned match, in units of the scaled costs, squared.
@@ -63,16 +64,19 @@ def match(
         False: stop after the search.
     seed
         Of the embeddings and the random starts.
-    device Where to compute. None: where a given `Space` is; a GPU for two float32 meshes from 3000
+    device
+        Where to compute. None: where a given `Space` is; a GPU for two float32 meshes from 3000
         vertices, if there is one.
     progress
         Show a line on stderr while the work goes on.
-    callback Called with an `Event` at each stage of the embeddings and after each outer step;
+    callback
+        Called with an `Event` at each stage of the embeddings and after each outer step;
         return True after a step to stop.
 
     Returns
     -------
-    Solution That of the last temperature, with its history; `stats` has the seconds of both solves,
+    Solution
+        That of the last temperature, with its history; `stats` has the seconds of both solves,
         and the minima of the search. After Ctrl-C the best so far, with status INTERRUPTED;
         KeyboardInterrupt if there is none yet.
 

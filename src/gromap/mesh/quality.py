@@ -1,9 +1,11 @@
 """How good a map between two surfaces is: geodesic error, coverage, smoothness.
 
-error_i    = d(T(i), truth_i) / √area                      d: geodesic distance on the target, which
-T maps into coverage   = share of the target's area at vertices in the image of T smoothness =
-Dirichlet energy of T over the target's area   1 for an isometry; a constant map has 0, a rough one
->> 1
+    error_i     d(T(i), truth_i) / √area, with geodesic distances d on the target
+    coverage    share of the target's area at vertices in the image of T
+    smoothness  Dirichlet energy of T over the target's area: 1 for an isometry, 0 for a
+                constant map, much more than 1 for a rough one
+
+All three are free of units.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@ visualizations").
     C_Y(y) = ∫ C_X(x) dπ(x, y) / (dα(x) dβ(y)) dα(x)     each target point takes the mean
 
 A texture is carried by its texture coordinates. On a seam a vertex has several of them, whose mean
-is meaningless, so the mean
-is taken on one side of the seam at a time: the side on which most of a target face lies.
+is meaningless, so the mean is taken on one side of the seam at a time: the side on which most of a
+target face lies.
 """
 
 from __future__ import annotations

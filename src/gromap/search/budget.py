@@ -10,7 +10,7 @@ import torch
 
 @dataclass(frozen=True)
 class SearchBudget:
-    """Points, starts and steps of the global search; the line numbers are those of search.py."""
+    """Points, starts and steps of the global search, whose lines are listed in search.py."""
 
     coarse_points: int = 160
     """Points of the clouds of lines 1 to 4. 256 are not faster on a GPU, and as good."""
@@ -53,19 +53,19 @@ class SearchBudget:
     marginal_tol: float = 5e-3
     """Misplaced mass at which an outer step of lines 2 to 5 ends."""
 
-    still: float = 0.1
+    settled_share: float = 0.1
     """Share of the tolerance of the energy, for 8 |Γ - Γ'|² of one step, at which a start has
     settled."""
 
-    same: float = 0.15
+    same_gamma: float = 0.15
     """Relative distance of two Γ that count as one, entries in units of √(σ_d σ_e)."""
 
     max_minima: int = 8
     """Distinct minima that are worth a finer cloud."""
 
-    doubt: float = 0.15
-    """Relative gap of energies that the clouds of line 5 cannot tell. With 1 %, one match of
-    sixteen ended 1 to 6 % high."""
+    unreliable_gap: float = 0.15
+    """Relative gap of energies that the clouds of line 5 cannot tell. With 1 %, 5 of
+    78 solves ended up to 5.6 % too high; 15 % leaves room."""
 
     middle_points: int = 800
     """Points that tell most of these apart. On a GPU 3000, the coarsest level itself."""
@@ -73,7 +73,7 @@ class SearchBudget:
     middle_steps: int = 2
     """Outer steps there. One leaves up to 4 %."""
 
-    tie: float = 0.01
+    tie_gap: float = 0.01
     """Relative gap that remains in doubt after that."""
 
     tie_points: int = 5000

@@ -13,6 +13,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from gromap._torch import untyped
 from gromap.solvers.cnt import CntProblem
 from gromap.solvers.objective import lifted_score
 from gromap.transport.sinkhorn import Potentials
@@ -63,4 +64,4 @@ def _corners(points: Tensor) -> Tensor:
 
 def _volumes(points: Tensor, corners: Tensor) -> Tensor:
     p = points[corners]
-    return torch.linalg.det(p[:, 1:] - p[:, :1])
+    return untyped.linalg.det(p[:, 1:] - p[:, :1])

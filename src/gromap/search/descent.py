@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gromap._torch import from_numpy, norm, untyped
 from gromap.search.budget import SearchBudget
 from gromap.solvers.cnt import CntProblem
 from gromap.solvers.loop import alternate, transport_value
@@ -49,7 +50,7 @@ def descend(
     count, unit = gamma.new_ones(len(gamma)) if count is None else count, axis_units(problem)
     found = _launch(problem, gamma, count, tol, budget, inner, launch_steps or budget.round_steps * rounds)
     if found is not None:  # starts run side by side there, so that merging them saves no time
-        return found if rounds == 1 else _merged(found, unit, budget.same)[0].take(slice(keep))
+        return found if rounds == 1 else _merged(found, unit, budget.same_gamma)[0].take(slice(keep))
     options = Loop(
         Sinkhorn(inner, tol=budget.marginal_tol),
         adaptive=False,
@@ -62,7 +63,7 @@ def descend(
         end = alternate(problem, Begin(found.gamma, Potentials(found.f, found.g)), options, graph=graph)
         settled = (found.energy - end.energy).abs() <= tol
         found = Minima(end.gamma, end.energy, end.duals.f, end.duals.g, found.count)
-        found, pick = _merged(found, unit, budget.same)
+        found, pick = _merged(found, unit, budget.same_gamma)
         most = None if keep is None else max(keep, 2 * len(found) // 3)
         found, pick = found.take(slice(most)), pick[:most]
         if bool(settled[pick].all()):
@@ -82,7 +83,7 @@ def _launch(
     if not descent_kernel.serves(problem.x, problem.y):
         return None
     clouds = problem.x, problem.y, (problem.x_norms, problem.y_norms), (problem.log_a, problem.log_b)
-    limits = outer, inner, budget.marginal_tol, budget.still * tol
+    limits = outer, inner, budget.marginal_tol, budget.settled_share * tol
     end = descent_kernel.descents(*clouds, gamma, problem.eps, *limits)
     if end is None:
         return None
@@ -114,9 +115,9 @@ def merge(gamma: Tensor, energy: Tensor, same: float) -> Tensor:
     (S,)"""
     order = energy.argsort(stable=True)
     flat = gamma[order].flatten(1)
-    size = flat.norm(dim=1)
+    size = norm(flat, dim=1)
     gaps = (torch.cdist(flat, flat) <= same * size).cpu().numpy()  # [i, j]: i is the same as j
-    owner, leaders = np.arange(len(order)), []
+    owner, leaders = np.arange(len(order)), list[int]()
     for i in range(len(order)):
         near = [j for j in leaders if gaps[i, j]]
         if near:
@@ -124,7 +125,7 @@ def merge(gamma: Tensor, energy: Tensor, same: float) -> Tensor:
         else:
             leaders.append(i)
     where = torch.empty_like(order)
-    where[order] = order[torch.from_numpy(owner).to(order.device)]
+    where[order] = order[from_numpy(owner).to(order.device)]
     return where
 
 
@@ -132,6 +133,6 @@ def distinct(gamma: Tensor, energy: Tensor, count: Tensor, same: float) -> tuple
     """The indices of distinct Γ, the lowest first, and how many starts each stands for.  (K,)
     twice"""
     owner = merge(gamma, energy, same)
-    leaders = owner.unique()
+    leaders: Tensor = untyped.unique(owner)
     leaders = leaders[energy[leaders].argsort(stable=True)]
     return leaders, torch.zeros_like(count).index_add_(0, owner, count)[leaders]

@@ -1,4 +1,5 @@
-# pyright: reportCallIssue=false, reportArgumentType=false, reportOptionalMemberAccess=false, reportIndexIssue=false, reportGeneralTypeIssues=false, reportOperatorIssue=false
+# pyright: basic, reportCallIssue=false, reportArgumentType=false, reportOptionalMemberAccess=false
+# pyright: reportIndexIssue=false, reportGeneralTypeIssues=false, reportOperatorIssue=false
 """A few outer steps of CNT-GW on small clouds, whole: one launch for a batch of starts, one
 program for each start.
 
@@ -148,11 +149,11 @@ def descent_kernel(
     gamma = tl.load(GAMMA + square)
     f, g = tl.zeros([NP], tl.float32), tl.zeros([MP], tl.float32)
     error, moved, taken = 2.0, 1e30, 0
-    while (taken < outer) & ((moved > still) | (taken < least)):
+    while (taken < outer) & ((moved > still) | (taken < least)):  # line 3
         tl.store(GAMMA + square, gamma)
         k = tl.load(Y + j[None, :] * width + d[:, None])
         yn = tl.load(YN + j, mask=j_in, other=0.0)
-        for first in range(0, n, BM):
+        for first in range(0, n, BM):  # line 4 of Alg. dual_kernelpca: s = -C_Γ / ε
             rows = first + tl.arange(0, BM)
             q = tl.dot(tl.load(X + rows[:, None] * width + d[None, :]), gamma, input_precision=DOT) * (16.0 * unit)
             xn = tl.load(XN + rows, mask=rows < n, other=0.0)
@@ -160,7 +161,7 @@ def descent_kernel(
             tl.store(S + rows[:, None] * MP + j[None, :], s)
         tl.debug_barrier()
 
-        f, g = standard_step(S, LA, U, n, g, lb, NP, MP, BM)
+        f, g = standard_step(S, LA, U, n, g, lb, NP, MP, BM)  # line 5: Sinkhorn
         f_ahead, g_ahead, age, step = f, g, -1.0, 0
         error = 2.0
         while (step < inner) & (error > tol):
@@ -191,7 +192,7 @@ def descent_kernel(
 
         tl.store(U + i, f + la)
         tl.debug_barrier()
-        gamma = tl.zeros([width, width], tl.float32)
+        gamma = tl.zeros([width, width], tl.float32)  # lines 6, 7: Γ' = Xᵀ π Y
         y = tl.load(Y + j[:, None] * width + d[None, :])
         for first in range(0, n, BM):
             rows = first + tl.arange(0, BM)

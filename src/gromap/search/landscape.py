@@ -22,6 +22,7 @@ from gromap._files import read, write
 from gromap._pair import Pair
 from gromap._plan import Plan
 from gromap._solution import Solution
+from gromap._torch import norm, split, svd
 from gromap.search.budget import SearchBudget
 from gromap.search.descent import axis_units, descend, distinct
 from gromap.search.proposals import random_starts, sign_flips
@@ -117,11 +118,11 @@ class Landscape:
         gamma, weight = self.found.gamma, self.found.count / self.found.count.sum()
         center = (weight[:, None, None] * gamma).sum(0)
         flat = (gamma - center).flatten(1)
-        axes = torch.linalg.svd(weight.sqrt()[:, None] * flat, full_matrices=False)[2][:2]
-        if len(axes) < 2 or float((flat @ axes.mT)[:, 1].abs().max()) < 1e-6 * float(flat.norm(dim=1).max()):
+        axes = svd(weight.sqrt()[:, None] * flat, full_matrices=False)[2][:2]
+        if len(axes) < 2 or float((flat @ axes.mT)[:, 1].abs().max()) < 1e-6 * float(norm(flat, dim=1).max()):
             spare = torch.randn(flat.shape[1], generator=torch.Generator().manual_seed(0), dtype=torch.float64).to(flat)
             spare -= (spare @ axes[0]) * axes[0]
-            axes = torch.stack([axes[0], spare / spare.norm()])  # two minima span a line: look across it at random
+            axes = torch.stack([axes[0], spare / norm(spare)])  # two minima span a line: look across it at random
         at = flat @ axes.mT  # (K, 2)
         low, high = at.min(0).values, at.max(0).values
         half = (high - low).clamp(min=0.3 * float((high - low).max())) * (0.5 + margin)
@@ -130,12 +131,13 @@ class Landscape:
             for c, h in zip((low + high) / 2, half, strict=True)
         )
         grid = torch.cartesian_prod(t, s).flip(-1).to(flat)  # rows of equal t
-        values = [
-            objective(self.coarse, center + (part @ axes).unflatten(1, center.shape)) for part in grid.split(BATCH)
-        ]
-        array = lambda z: z.cpu().numpy()  # noqa: E731
+        values = [objective(self.coarse, center + (part @ axes).view(-1, *center.shape)) for part in split(grid, BATCH)]
         value = torch.cat(values).view(resolution, resolution)
-        return Plane(array(s), array(t), array(value), array(at), array(center), array(axes.unflatten(1, center.shape)))
+
+        def array(z: Tensor) -> np.ndarray:
+            return z.cpu().numpy()
+
+        return Plane(array(s), array(t), array(value), array(at), array(center), array(axes.view(-1, *center.shape)))
 
     def plot(self, path: str | Path | None = None, resolution: int = 40, pictures: int = 8) -> Figure:
         """The plane with contour lines, minima, basins and energies; for shapes in 2-D or 3-D
@@ -144,7 +146,7 @@ class Landscape:
 
         figure = landscape_figure(self, resolution, pictures)
         if path is not None:
-            figure.savefig(path, dpi=150)
+            figure.savefig(path, dpi=150)  # pyright: ignore[reportUnknownMemberType] - matplotlib has few types
         return figure
 
     def save(self, path: str | Path) -> Path:
@@ -210,7 +212,7 @@ def landscape(
     >>> len(land), land.basins.sum().round(6).item()
     (2, 1.0)
     """
-    if isinstance(starts, bool) or not isinstance(starts, int | np.integer) or starts < 1:
+    if not _check.is_count(starts):
         raise ValueError(f"landscape needs starts >= 1, got {starts!r}.")
     pair = Pair.of(X, Y, a, b, cost=cost, epsilon=epsilon, scale=scale, dim=dim, device=device, seed=seed)
     solver = CntGW()
@@ -218,9 +220,9 @@ def landscape(
     coarse = solver.problem(pair).coarser(points, points)
     budget, tol = SearchBudget.on(pair.device), Loop.tol * coarse.unit
     gamma = torch.cat([sign_flips(*coarse.spread), random_starts(*coarse.spread, starts, seed)])[:starts]
-    parts = [descend(coarse, part, budget.tol_share * tol, budget) for part in gamma.split(BATCH)]
+    parts = [descend(coarse, part, budget.tol_share * tol, budget) for part in split(gamma, BATCH)]
     gamma, energy, count = (torch.cat(z) for z in zip(*((m.gamma, m.energy, m.count) for m in parts), strict=True))
-    pick, count = distinct(gamma / axis_units(coarse), energy, count, budget.same)
+    pick, count = distinct(gamma / axis_units(coarse), energy, count, budget.same_gamma)
     steps = budget.finer_sinkhorn_steps
     found = descend(coarse, gamma[pick], tol, budget, count=count, sinkhorn_steps=steps, rounds=20)
     continuous = len(found) > max(LISTED, starts // 3)

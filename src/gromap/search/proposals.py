@@ -1,5 +1,4 @@
-"""Linear maps to start from: sign flips of the leading axes, random ones, hops from minima,
-landmarks."""
+"""Linear maps to start from: sign flips of the leading axes, random ones, hops from minima."""
 
 from __future__ import annotations
 
@@ -8,6 +7,7 @@ import itertools
 import torch
 from torch import Tensor
 
+from gromap._torch import svd
 from gromap.geometry.measure import own_generator
 
 
@@ -33,7 +33,7 @@ def random_starts(sx: Tensor, sy: Tensor, count: int, seed: int) -> Tensor:
 
 def hops(gamma: Tensor, directions: int = 5) -> Tensor:
     """Γ with the signs of one or two of its leading singular directions flipped.  (H, D, E)"""
-    u, s, vt = torch.linalg.svd(gamma, full_matrices=False)
+    u, s, vt = svd(gamma, full_matrices=False)
     few = range(min(directions, s.shape[-1]))
     flips = [c for k in (1, 2) for c in itertools.combinations(few, k)]
     signs = s.new_ones(len(flips), s.shape[-1])

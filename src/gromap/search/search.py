@@ -46,9 +46,8 @@ class Search:
     """Options of the global search: `init="auto"` is `init=Search()`.
 
     starts: random Γ to try, beside the sign flips.  chirality: among minima within 5 % of the best,
-    prefer the one that
-    keeps left and right apart, for clouds in space: GW itself cannot tell a shape from its mirror
-    image.
+    prefer the one that keeps left and right apart, for clouds in space: GW itself cannot tell a
+    shape from its mirror image.
     budget: all other numbers; None = those of the device.
     """
 
@@ -91,7 +90,7 @@ def coarse_minima(
     gamma, energy, count = (
         torch.cat(z) for z in zip(*((m.gamma, m.energy, m.count) for m in (first, again)), strict=True)
     )
-    pick, count = distinct(gamma / axis_units(coarse), energy, count, budget.same)
+    pick, count = distinct(gamma / axis_units(coarse), energy, count, budget.same_gamma)
     return gamma[pick], count
 
 
@@ -113,10 +112,10 @@ def best_start(
     minima = descend(finer, gamma, tol, budget, count=count, sinkhorn_steps=budget.finer_sinkhorn_steps)
     if hand is not None:
         minima = minima.take(_keep_hand(finer, minima, hand, budget.mirror_gap))
-    close = int((minima.energy[: budget.max_minima] <= _within(minima.energy, budget.doubt)).sum())
+    close = int((minima.energy[: budget.max_minima] <= _within(minima.energy, budget.unreliable_gap)).sum())
     gamma, duals = minima.gamma[:close], Potentials(minima.f[:close], minima.g[:close])
     here, settle = finer, replace(loop, sinkhorn=Sinkhorn(budget.finer_sinkhorn_steps, tol=2e-3), adaptive=False)
-    looks = (budget.middle_points, budget.middle_steps, budget.tie), (budget.tie_points, budget.tie_steps, 0.0)
+    looks = (budget.middle_points, budget.middle_steps, budget.tie_gap), (budget.tie_points, budget.tie_steps, 0.0)
     for points, steps, gap in looks:  # 6
         if len(gamma) > 1:
             there = problem if max(len(problem.a), len(problem.b)) <= points else problem.coarser(points, points)

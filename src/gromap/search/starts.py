@@ -1,11 +1,14 @@
 """What `init=` accepts, one class each: where a loop begins.
 
-"zero", "random"             Zero, Random             a linear map (D, E) matrix
-LinearMap landmarks(pairs)             Landmarks                Γ = Σ_k w_k X_k Y_kᵀ N integers
-PointMap                 Γ = Σ_i a_i X_i Y_T(i)ᵀ (N, M) plan                  GivenPlan
-Γ = Σ_ij π_ij X_i Y_jᵀ, or the plan itself for solvers that take one Solution, State
-Continued                Γ and the potentials of an earlier solve "auto", Search(...)
-Search (search.py)       the lowest minimum of many starts
+    "zero", "random"       Zero, Random     a linear map
+    (D, E) matrix          LinearMap
+    landmarks(pairs)       Landmarks        Γ = Σ_k w_k X_k Y_kᵀ
+    N integers             PointMap         Γ = Σ_i a_i X_i Y_T(i)ᵀ
+    (N, M) plan            GivenPlan        Γ = Σ_ij π_ij X_i Y_jᵀ, or the plan for primal solvers
+    Solution, State        Continued        Γ and the potentials of an earlier solve
+    "auto", Search(...)    Search           the lowest minimum of many starts (search.py)
+
+Γ is computed on all points; a solver with a pyramid then begins with it on the coarsest level.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ from gromap import _check
 from gromap._pair import Pair
 from gromap._plan import Plan
 from gromap._solution import Solution, State
+from gromap._torch import from_numpy
 from gromap.search.proposals import random_starts
 from gromap.search.search import Search
 from gromap.search.start_plan import start_plan
@@ -101,8 +105,8 @@ class Landmarks(LinearStart):
             if index.min() < 0 or index.max() >= len(z):
                 bad = int(index.min() if index.min() < 0 else index.max())
                 raise ValueError(f"landmark {bad} of {name} is out of range: {name} has the points 0 to {len(z) - 1}.")
-        left, right = (z[torch.from_numpy(self.pairs[:, k]).to(z.device)].double() for k, (_, z) in enumerate(sides))
-        return left.mT @ (torch.from_numpy(self.weights).to(left)[:, None] * right)
+        left, right = (z[from_numpy(self.pairs[:, k]).to(z.device)].double() for k, (_, z) in enumerate(sides))
+        return left.mT @ (from_numpy(self.weights).to(left)[:, None] * right)
 
 
 def landmarks(pairs: Any, weights: Any = None) -> Landmarks:

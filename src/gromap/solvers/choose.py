@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
 from gromap import _check
 from gromap._pair import LARGE, Pair
 from gromap.solvers import METHODS, CntGW, Multiscale, Solver
@@ -27,7 +25,7 @@ def as_solver(method: Any, pair: Pair, max_iter: int | None = None, tol: float |
         raise TypeError(f"method must be one of {known}, or a solver such as gromap.CntGW(...), got {kind}.")
     loop = solver.loop
     if max_iter is not None:
-        if isinstance(max_iter, bool) or not isinstance(max_iter, int | np.integer) or max_iter < 1:
+        if not _check.is_count(max_iter):
             raise ValueError(f"max_iter must be an integer >= 1, got {max_iter!r}.")
         loop = replace(loop, max_iter=int(max_iter))
     if tol is not None:

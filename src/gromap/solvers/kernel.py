@@ -75,7 +75,7 @@ class KernelProblem(Bilinear):
         self.constant = _squares(self.cx, self.a) + _squares(self.cy, self.b) - 4 * spread[0] * spread[1]
 
     @cached_property
-    def embedded(self) -> CntProblem:
+    def embedded(self) -> CntProblem:  # pyright: ignore[reportIncompatibleMethodOverride] - a property, kept
         return embedded_problem(self.pair)
 
     def start(self, gamma: Tensor, plan: Plan | None = None) -> Operator:

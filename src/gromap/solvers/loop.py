@@ -57,12 +57,12 @@ def alternate(
     """
     gamma, duals, minima = begin
     del begin  # a dense Γ_0 is large
-    inner, clock, events, status = options.sinkhorn.steps, time.perf_counter(), list[Event](), None
+    inner, clock, events = options.sinkhorn.steps, time.perf_counter(), list[Event]()
     energy_tol, last, graph = options.tol * problem.unit, np.array([np.inf]), graph or StepGraph()
     marginal_tol = options.sinkhorn.tol or (options.marginal_tol if options.adaptive else None)
     energy = torch.tensor(torch.inf)
     try:
-        while status is None:  # 3
+        while True:  # 3, until `_status` says how it ends
             score = problem.score(gamma)  # 4
             asked = replace(options.sinkhorn, steps=inner, tol=marginal_tol)
             duals = sinkhorn(score, problem.log_a, problem.log_b, duals, asked, graph)  # 5
@@ -87,10 +87,11 @@ def alternate(
             settled = settled and (len(events) == 1 or bool((np.abs(last - known) <= energy_tol).all()))
             feasible = event.marginal_error <= options.marginal_tol
             status = _status(events, options, energy_tol, np.isfinite(known).any(), settled, feasible, inner, stop)
-            if status is None:
-                if options.adaptive and not feasible and (settled or bool((known > last).any())):
-                    inner = min(2 * inner, options.max_steps)
-                gamma, last = new, known  # 8
+            if status is not None:
+                break
+            if options.adaptive and not feasible and (settled or bool((known > last).any())):
+                inner = min(2 * inner, options.max_steps)
+            gamma, last = new, known  # 8
     except KeyboardInterrupt:
         raise Interrupted(_state(problem, gamma, duals, energy)) from None
     return Outcome(gamma, score, duals, energy, status, events, minima=minima)
@@ -159,24 +160,22 @@ def run_steps(problem: Any, begin: Begin, options: Loop, callback: Callback | No
     Its scores are whole plans: the potentials are zero, whatever is given.
     """
     gamma, events, duals = begin.gamma, list[Event](), problem.zero_potentials()
-    tol, status = options.tol * problem.unit, Status.MAX_ITER
+    tol, status = options.tol * problem.unit, None
     try:
         for event, here in problem.steps(gamma, options):
             gamma = here
             events.append(event)
             stop = callback is not None and bool(callback(event))
             moved = abs(events[-2].value - event.value) if len(events) > 1 else math.inf
-            if not math.isfinite(event.value):
-                status = Status.NOT_FINITE
-            elif max(abs(event.gamma_change), moved) <= tol:
-                status = Status.CONVERGED if event.marginal_error <= options.marginal_tol else Status.MARGINALS
-            elif stop:
-                status = Status.STOPPED
-            elif len(events) < options.max_iter:
-                continue
-            break
+            settled = max(abs(event.gamma_change), moved) <= tol
+            feasible = event.marginal_error <= options.marginal_tol
+            finite = math.isfinite(event.value)
+            status = _status(events, options, tol, finite, settled, feasible, options.max_steps, stop)
+            if status is not None:
+                break
     except KeyboardInterrupt:
         raise Interrupted(_state(problem, gamma, duals, torch.tensor(torch.inf))) from None
+    assert status is not None  # steps go on without end
     end = torch.tensor(events[-1].value)
     return Outcome(gamma, problem.score(gamma), duals, end, status, events, minima=begin.minima)
 

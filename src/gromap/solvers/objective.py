@@ -13,6 +13,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from gromap._torch import svd
 from gromap.transport import Grid, LowRank
 
 
@@ -58,6 +59,6 @@ def lifted_score(
 def bilinear_score(gamma: Tensor, x: Tensor, y: Tensor, eps: float) -> LowRank:
     """(16/ε) <x_i, Γ y_j> as a score of rank min(D, E), both factors of the same size; for a
     batch of Γ too."""
-    u, s, vt = torch.linalg.svd(gamma.double(), full_matrices=False)
+    u, s, vt = svd(gamma.double(), full_matrices=False)
     half = (16 / eps * s).sqrt()[..., None, :]  # (..., 1, R)
     return LowRank(x @ (u * half).to(x.dtype), y @ (vt.mT * half).to(y.dtype))

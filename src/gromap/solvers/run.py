@@ -1,10 +1,10 @@
-"""One pair from spaces to a solution: memory, problem, run, finish. `solve`, the landscape and
-the losses all end here."""
+"""One pair from spaces to a solution: memory, problem, run, finish. `solve` and the landscape end
+here; the losses share `finish`."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 
 import numpy as np
@@ -54,7 +54,7 @@ def solve_pair(
 
 
 @contextmanager
-def memory_checked(pair: Pair, solver: Solver) -> Iterator[int]:
+def memory_checked(pair: Pair, solver: Solver) -> Generator[int]:
     """Refuse what will not fit, before it is tried; say what was tried where memory runs out all
     the same."""
     needed = solver.memory(pair)

@@ -1,5 +1,14 @@
-# pyright: reportCallIssue=false, reportArgumentType=false, reportOptionalMemberAccess=false, reportIndexIssue=false, reportGeneralTypeIssues=false, reportOperatorIssue=false
-"""The streaming kernels behind triton.py, which says what they compute and how.
+# pyright: basic, reportCallIssue=false, reportArgumentType=false, reportOptionalMemberAccess=false
+# pyright: reportIndexIssue=false, reportGeneralTypeIssues=false, reportOperatorIssue=false
+"""The streaming kernels behind triton.py, one for each reduction of a score.
+
+    s_ij = q_i·k_j in bits,   p_ij = 2^(s_ij + u_i + v_j)
+
+    sums_kernel     r_i = Σ_j p_ij,  c_j = Σ_i p_ij            Alg. sinkhorn_symm, both lines
+    lse_kernel      log2 Σ_j 2^(s_ij + v_j)                    Alg. sinkhorn, either line
+    apply_kernel    Σ_j p_ij w_j                               lines 6, 7 of Alg. dual_kernelpca
+    argmax_kernel   argmax_j s_ij + v_j                        hard matching, Coarsen
+    split_kernel    x = hi + lo in fp16, what the others read
 
 All take the features Q, K of both sides, biases U, V in nats, lists of tiles (STARTS, ITEMS; none
 if OWN = 0), the counts n, m, and blocks of BM rows and BN columns; OWN and OTHER are the sizes of
@@ -23,7 +32,7 @@ def points(X, batch, index, count, width: tl.constexpr):
 def scores(q, k, q_at, k_at, width: tl.constexpr, chunk: tl.constexpr, bias):
     """bias + Σ_chunks q kᵀ for one block, whose first chunk is loaded already; q_at (BM,) and
     k_at (BN,) are the points."""
-    s = tl.dot(q, k, bias, input_precision="ieee")
+    s = tl.dot(q, k, bias, input_precision="ieee")  # (BM, BN)
     for c in tl.static_range(chunk, width, chunk):
         d = c + tl.arange(0, chunk)
         s = tl.dot(tl.load(q_at[:, None] + d[None, :]), tl.load(k_at[None, :] + d[:, None]), s, input_precision="ieee")
@@ -72,7 +81,7 @@ def sums_kernel(
     cols_in = cols < m
     d = tl.arange(0, chunk)
     k_at = points(K, batch, cols, m, width)
-    k = tl.load(k_at[None, :] + d[:, None])
+    k = tl.load(k_at[None, :] + d[:, None])  # (chunk, BN)
     v = bits(V + batch * m + cols, cols_in)
     total = tl.zeros([BM, BN], tl.float32)
     first, last = walk(STARTS, tl.program_id(0), BN, BM, n, OWN, OTHER)
@@ -83,8 +92,8 @@ def sums_kernel(
         rows_in = rows < n
         u = bits(U + batch * n + rows, rows_in)
         q_at = points(Q, batch, rows, n, width)
-        q = tl.load(q_at[:, None] + d[None, :])
-        p = tl.exp2(scores(q, k, q_at, k_at, width, chunk, u[:, None] + v[None, :]))
+        q = tl.load(q_at[:, None] + d[None, :])  # (BM, chunk)
+        p = tl.exp2(scores(q, k, q_at, k_at, width, chunk, u[:, None] + v[None, :]))  # (BM, BN)
         total += p
         tl.atomic_add(R + batch * n + rows, tl.sum(p, 1), mask=rows_in, sem="relaxed")
     tl.atomic_add(C + batch * m + cols, tl.sum(total, 0), mask=cols_in, sem="relaxed")
@@ -102,7 +111,7 @@ def lse_kernel(
     rows_in = rows < n
     d = tl.arange(0, chunk)
     q_at = points(Q, batch, rows, n, width)
-    q = tl.load(q_at[:, None] + d[None, :])
+    q = tl.load(q_at[:, None] + d[None, :])  # (BM, chunk)
     top = tl.full([BM], -1e30, tl.float32)
     total = tl.zeros([BM], tl.float32)
     first, last = walk(STARTS, tl.program_id(0), BM, BN, m, OWN, OTHER)
@@ -110,9 +119,9 @@ def lse_kernel(
         cols = visit(ITEMS, t, BN, OTHER) + tl.arange(0, BN)
         cols_in = cols < m
         k_at = points(K, batch, cols, m, width)
-        k = tl.load(k_at[None, :] + d[:, None])
+        k = tl.load(k_at[None, :] + d[:, None])  # (chunk, BN)
         bias = tl.zeros([BM, BN], tl.float32) + bits(V + batch * m + cols, cols_in)[None, :]
-        s = scores(q, k, q_at, k_at, width, chunk, bias)
+        s = scores(q, k, q_at, k_at, width, chunk, bias)  # (BM, BN)
         new = tl.maximum(top, tl.max(s, 1))
         total = total * tl.exp2(top - new) + tl.sum(tl.exp2(s - new[:, None]), 1)
         top = new
@@ -136,7 +145,7 @@ def apply_kernel(
     e = tl.program_id(1) * BW + tl.arange(0, BW)
     d = tl.arange(0, chunk)
     q_at = points(Q, batch, rows, n, width)
-    q = tl.load(q_at[:, None] + d[None, :])
+    q = tl.load(q_at[:, None] + d[None, :])  # (BM, chunk)
     u = bits(U + batch * n + rows, rows_in)
     total = tl.zeros([BM, BW], tl.float32)
     first, last = walk(STARTS, tl.program_id(0), BM, BN, m, OWN, OTHER)
@@ -145,8 +154,8 @@ def apply_kernel(
         cols_in = cols < m
         v = bits(V + batch * m + cols, cols_in)
         k_at = points(K, batch, cols, m, width)
-        k = tl.load(k_at[None, :] + d[:, None])
-        p = tl.exp2(scores(q, k, q_at, k_at, width, chunk, u[:, None] + v[None, :]))
+        k = tl.load(k_at[None, :] + d[:, None])  # (chunk, BN)
+        p = tl.exp2(scores(q, k, q_at, k_at, width, chunk, u[:, None] + v[None, :]))  # (BM, BN)
         at = W + batch * m * parts * columns + cols[:, None].to(tl.int64) * parts * columns + e[None, :]
         w_in = cols_in[:, None] & (e < columns)[None, :]
         high = tl.load(at, mask=w_in, other=0.0)
@@ -175,16 +184,16 @@ def argmax_kernel(
     rows_in = rows < n
     d = tl.arange(0, chunk)
     q_at = points(Q, batch, rows, n, width)
-    q = tl.load(q_at[:, None] + d[None, :])
+    q = tl.load(q_at[:, None] + d[None, :])  # (BM, chunk)
     top = tl.full([BM], -float("inf"), tl.float32)
     where = tl.zeros([BM], tl.int64)
     for j in range(0, m, BN):
         cols = j + tl.arange(0, BN)
         cols_in = cols < m
         k_at = points(K, batch, cols, m, width)
-        k = tl.load(k_at[None, :] + d[:, None])
+        k = tl.load(k_at[None, :] + d[:, None])  # (chunk, BN)
         bias = tl.zeros([BM, BN], tl.float32) + bits(V + batch * m + cols, cols_in)[None, :]
-        s = scores(q, k, q_at, k_at, width, chunk, bias)
+        s = scores(q, k, q_at, k_at, width, chunk, bias)  # (BM, BN)
         here, index = tl.max(s, 1), tl.argmax(s, 1)
         where = tl.where(here > top, j + index.to(tl.int64), where)
         top = tl.maximum(top, here)

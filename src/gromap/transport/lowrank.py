@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from gromap._torch import split, tolist, untyped
 from gromap.transport import tiles
 from gromap.transport.backend import fused_for
 from gromap.transport.gradient import once
@@ -36,10 +37,10 @@ class LowRank(Score):
     grid: Grid | None = None  # the spatial order of both clouds, where tiles may be left out
 
     @cached_property
-    def shape(self) -> torch.Size:
+    def shape(self) -> torch.Size:  # pyright: ignore[reportIncompatibleMethodOverride] - a property, kept
         batch, other = self.q.shape[:-2], self.k.shape[:-2]
         if batch != other:
-            batch = torch.broadcast_shapes(batch, other)
+            batch: torch.Size = untyped.broadcast_shapes(batch, other)
         return torch.Size((*batch, self.q.shape[-2], self.k.shape[-2]))
 
     @property
@@ -51,7 +52,7 @@ class LowRank(Score):
         return "triton" if fused_for(self.q) else "tiles"
 
     @cached_property
-    def mT(self) -> LowRank:
+    def mT(self) -> LowRank:  # pyright: ignore[reportIncompatibleMethodOverride] - a property, kept
         return LowRank(self.k, self.q, self.grid.mT if self.grid else None)
 
     def entries(self, b: Any, i: Any, j: Any) -> Tensor:
@@ -201,15 +202,15 @@ class _Listed(Blocks):
         return self.ordered.shape
 
     def blocks(self, u: Tensor | None, v: Tensor | None) -> Iterator[Block]:
-        q, k = (z[0] for z in self.ordered.biased(*self.ordered._biases(u, v)))
+        q, k = (z[0] for z in self.ordered.biased(*self.ordered.biases(u, v)))
         (n, m), (tall, wide) = self.shape, self.found.sizes
         most = max(1, tiles.CPU_TILE_BYTES // (tall * q.element_size()))
-        starts, items = self.found.by_row.starts.tolist(), self.found.by_row.items
+        starts, items = tolist(self.found.by_row.starts), self.found.by_row.items
         within = torch.arange(wide, device=q.device)
         for cell, (begin, end) in enumerate(itertools.pairwise(starts)):
             i = slice(cell * tall, min(n, (cell + 1) * tall))
             points = (items[begin:end, None].long() * wide + within).view(-1)
-            for j in points.split(most) if end > begin else ():
+            for j in split(points, most) if end > begin else ():
                 j = j[j < m]  # the last cell may be short
                 yield slice(0, 1), i, j, (q[i] @ k[j].mT)[None]
 

@@ -1,4 +1,5 @@
-# pyright: reportCallIssue=false, reportArgumentType=false, reportOptionalMemberAccess=false, reportIndexIssue=false, reportGeneralTypeIssues=false, reportOperatorIssue=false
+# pyright: basic, reportCallIssue=false, reportArgumentType=false, reportOptionalMemberAccess=false
+# pyright: reportIndexIssue=false, reportGeneralTypeIssues=false, reportOperatorIssue=false
 """The step of both potentials after the sums of a plan, in two launches: twenty small ones would
 take longer than the sums.
 

@@ -68,7 +68,7 @@ class Score(Blocks):
 
     def blocks(self, u: Tensor | None, v: Tensor | None) -> Iterator[Block]:
         *_, n, m = self.shape
-        u, v = self._biases(u, v)
+        u, v = self.biases(u, v)
         return tiles.walk(len(u), n, m, self.like, self.fill(u, v))
 
     def fill(self, u: Tensor, v: Tensor) -> Fill:
@@ -76,7 +76,8 @@ class Score(Blocks):
         bits."""
         return lambda b, i, j, out: torch.add(u[b, i], self.entries(b, i, j), alpha=LOG2E, out=out).add_(v[b, j].mT)
 
-    def _biases(self, u: Tensor | None, v: Tensor | None) -> tuple[Tensor, Tensor]:
+    def biases(self, u: Tensor | None, v: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Both biases in bits, with one batch axis.  (B, N, 1) and (B, M, 1)"""
         *_, n, m = self.shape
         u = LOG2E * flat(self.like.new_zeros(n) if u is None else u, self.batch, 1)[..., None]
         v = LOG2E * flat(self.like.new_zeros(m) if v is None else v, self.batch, 1)[..., None]
@@ -166,7 +167,7 @@ class Score(Blocks):
         return (self.like,)
 
     def tensors(self) -> dict[str, Tensor]:
-        """What a file keeps of it; `score_of` makes a score of these."""
+        """What a result file keeps of it."""
         raise TypeError(f"a {type(self).__name__} score has no place in a result file.")
 
 

@@ -20,6 +20,7 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor
 
+from gromap._torch import untyped
 from gromap.transport.backend import fused_for
 from gromap.transport.cuda_graph import StepGraph
 from gromap.transport.plan_cache import PlanCache, cached
@@ -194,7 +195,7 @@ def move(
     total = torch.cat(totals, -1)
     ratio = (total.log() - to.log).masked_fill(to.empty, 0.0)  # points without mass keep their potential
     lost = ~torch.isfinite(ratio.sum(-1))
-    error = torch.linalg.vector_norm(total - to.mass, 1, -1).masked_fill(lost, torch.inf)
+    error: Tensor = untyped.linalg.vector_norm(total - to.mass, 1, -1).masked_fill(lost, torch.inf)
     new = torch.sub(ahead, ratio.masked_fill(lost[..., None], 0.0), alpha=0.5)
     if not momentum:
         return new, new, age, error

@@ -7,7 +7,7 @@ A program owns a block of rows I and walks over blocks of columns J:
     p = exp2(s + u + v) in bits
     then the sums of p, or p W_J, or maxima, in registers
 
-Features come balanced from `solvers.objective.lifted_score`, so both halves fit fp16; where they do
+Features come balanced from the caller, so that both halves fit fp16; where they do
 not, and on cards without tensor cores, products are in fp32. Underflow is flushed to zero by the
 hardware. Where `active` lists the tiles that matter (truncation.py), a program walks along its
 list. The kernels themselves are in kernels.py.
@@ -21,15 +21,16 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
 import torch
-import triton
+import triton  # pyright: ignore[reportMissingTypeStubs] - Triton has none
 from torch import Tensor
-from triton.runtime.errors import OutOfResources
+from triton.runtime.errors import OutOfResources  # pyright: ignore[reportMissingTypeStubs] - Triton has none
 
-from gromap.transport import kernels
+from gromap.transport import kernels as written
 from gromap.transport.lowrank import LowRank
 from gromap.transport.tiles import LOG2E, flat
 from gromap.transport.truncation import Tiles
 
+kernels: Any = written  # in a language without types
 PROGRAMS = 132 * 64  # enough to fill a card evenly
 FEATURE_CHUNK = 64  # features of one tensor-core product: 21 of them, split in three, fill it
 HALF_MAX = 6e4  # the range of fp16
@@ -144,7 +145,7 @@ def _tuned(kind: str, z: _Operands, run: Callable[[Blocks], T]) -> T:
 def _milliseconds(run: Callable[[], Any]) -> float:
     """The shorter of two runs, after one that compiles; infinite where the card has too little
     shared memory."""
-    times = []
+    times: list[float] = []
     try:
         for _ in range(3):
             begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))

@@ -5,8 +5,8 @@ and j in cell J around d_J,
 
     q_i·k_j = q_i·d_J + c_I·k_j - c_I·d_J + (q_i - c_I)·(k_j - d_J)
 
-    s_ij + f_i + g_j  <=  max_i (f_i + q_i·d_J) + max_j (g_j + c_I·k_j) - c_I·d_J + r_I r_J  =:
-    bound_IJ
+    s_ij + f_i + g_j  <=  bound_IJ
+        := max_i (f_i + q_i·d_J) + max_j (g_j + c_I·k_j) - c_I·d_J + r_I r_J
 
 which is tight up to the product of the two radii, however far apart the clouds are, and takes a
 64th of a full sweep or less. A tile with bound < log τ has π_ij < τ a_i b_j: without all of these,
@@ -21,6 +21,8 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from torch import Tensor
+
+from gromap._torch import from_numpy, norm, split
 
 CUT_AXES = 8  # leading axes that the median cuts choose from
 CELL_POINTS = 128  # points of the smallest cells
@@ -89,7 +91,7 @@ def split_cells(x: Tensor, size: int | None = None) -> Cells:
     order = torch.arange(n, device=x.device)
     edges = np.array([0, -(-n // size)])  # of the pieces, in cells; known beforehand: nothing is read from the device
     while np.diff(edges).max() > 1:
-        ends = torch.from_numpy((edges[1:] * size).clip(max=n)).to(x.device)
+        ends = from_numpy((edges[1:] * size).clip(max=n)).to(x.device)
         count = ends.diff(prepend=ends.new_zeros(1))
         piece = torch.repeat_interleave(count, output_size=n)
         here = x[:, order]
@@ -120,7 +122,7 @@ def active_tiles(q: Tensor, k: Tensor, grid: Grid, f: Tensor, g: Tensor, log_a: 
     bound = _cell_max(q, _by_cell(f[rows.order], rows.size), d)  # (I, J)
     bound += _cell_max(k, _by_cell(g[cols.order], cols.size), c).mT
     bound -= c @ d.mT
-    bound += (q - c[:, None]).norm(dim=-1).amax(1)[:, None] * (k - d[:, None]).norm(dim=-1).amax(1)
+    bound += norm(q - c[:, None], dim=-1).amax(1)[:, None] * norm(k - d[:, None], dim=-1).amax(1)
     active = bound > math.log(loss) - POTENTIAL_RISE
     share = float(active.sum(dtype=torch.int64)) / active.numel()
     if share > MAX_SHARE:
@@ -144,7 +146,7 @@ def _cell_max(q: Tensor, f: Tensor, d: Tensor) -> Tensor:
     rows = max(1, TEMPORARY_ENTRIES // (q.shape[1] * len(d)))
     parts = [
         (torch.baddbmm(fs[..., None], qs, d.mT.expand(len(qs), -1, -1))).amax(1)
-        for qs, fs in zip(q.split(rows), f.split(rows), strict=True)
+        for qs, fs in zip(split(q, rows), split(f, rows), strict=True)
     ]
     return torch.cat(parts)
 
@@ -155,5 +157,5 @@ def lists(active: Tensor) -> Lists:
     starts = torch.zeros(len(counts) + 1, dtype=torch.int32, device=active.device)
     torch.cumsum(counts, 0, dtype=torch.int32, out=starts[1:])
     rows = max(1, TEMPORARY_ENTRIES // active.shape[1])
-    items = torch.cat([part.nonzero()[:, 1].int() for part in active.split(rows)])
+    items = torch.cat([part.nonzero()[:, 1].int() for part in split(active, rows)])
     return Lists(starts, items)

@@ -24,6 +24,7 @@ from gromap import _check
 from gromap._pair import Pair
 from gromap._plan import Plan, round_to
 from gromap._progress import Event
+from gromap._torch import from_numpy
 from gromap.solvers.baselines.wrapped import WrappedProblem
 from gromap.solvers.kernel import KernelProblem, Operator, total
 from gromap.solvers.loop import run_steps
@@ -120,7 +121,7 @@ class ConditionalGradientProblem(WrappedProblem[KernelProblem]):
         pi, log = self.emd(a / a.sum(), b / b.sum(), least, numItermax=10_000_000, log=True)
         if log["warning"]:
             raise RuntimeError(f"the linear program of conditional-gradient failed in POT: {log['warning']}")
-        return torch.from_numpy(pi).to(cost), torch.from_numpy(np.asarray(log["v"])).to(cost)
+        return from_numpy(pi).to(cost), from_numpy(np.asarray(log["v"])).to(cost)
 
     def score(self, gamma: Coupling) -> Dense:
         """log π_ij / a_i b_j. Points without mass go where the linear program would send them."""

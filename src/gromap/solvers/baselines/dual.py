@@ -4,8 +4,8 @@ smoothness allows.
     Γ' = Γ - τ ∇D_ε(Γ) = Γ + 2 τ (Γ(π) - Γ),    8 D_ε(Γ) = 8 |Γ|² + OT_ε(C_Γ)
 
 CNT-GW is the same scheme at τ = ½, at any temperature (Prop. equivalence_dualgrad). Without its
-majorisation argument, the step
-has to follow the curvature: |∂²(8 D_ε)| <= max(16, (256/ε) (E|X|⁴ E|Y|⁴)^½ - 16), so that τ = O(ε).
+majorisation argument, the step has to follow the curvature: |∂²(8 D_ε)| <= max(16, (256/ε) (E|X|⁴
+E|Y|⁴)^½ - 16), so that τ = O(ε).
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class DualProblem(CntProblem):
         self.step = step or smooth_step(*pair.features, *pair.weights, pair.eps)
 
     @cached_property
-    def embedded(self) -> CntProblem:
+    def embedded(self) -> CntProblem:  # pyright: ignore[reportIncompatibleMethodOverride] - a property, kept
         assert self.pair is not None
         return embedded_problem(self.pair)
 

@@ -27,6 +27,7 @@ from torch import Tensor
 from gromap._pair import Pair
 from gromap._plan import Plan
 from gromap._progress import Event
+from gromap._torch import split
 from gromap.geometry.measure import coarsen, nearest
 from gromap.solvers.baselines.lowrank_cost import LowRankCostProblem
 from gromap.solvers.baselines.wrapped import WrappedProblem
@@ -68,9 +69,9 @@ class LowRankGW(SolverDefaults):
     """LowRank-GW: couplings of rank r between very many points, for any cost of low rank.
 
     rank: parts through which mass goes.  Time O((N + M) r (r + D)) per step, memory O((N + M)(r +
-    D)). For rough matches of
-    clouds too large for everything else: points of one part are not told apart, so that maps are
-    coarse. `loop.sinkhorn` sets the steps and the tolerance of the projection.
+    D)). For rough matches of clouds too large for everything else: points of one part are not told
+    apart, so that maps are coarse. `loop.sinkhorn` sets the steps and the tolerance of the
+    projection.
 
     >>> import numpy as np, gromap
     >>> X = np.random.default_rng(0).normal(size=(100, 2)) * [2, 1]
@@ -168,7 +169,7 @@ class LowRankProblem(WrappedProblem[LowRankCostProblem]):
         """KL projection onto Q 1 = a, R 1 = b, Qᵀ 1 = Rᵀ 1 = g: rows are scaled, then g is a
         geometric mean of three."""
         Q, R = ((z - z.amax(-1, keepdim=True)).exp() for z in (q, r))
-        v, w = torch.ones_like(g), torch.ones_like(g)
+        v, w, n = torch.ones_like(g), torch.ones_like(g), -1
         for n in range(options.steps):
             left, right = Q.mT @ (self.a / (Q @ v)), R.mT @ (self.b / (R @ w))
             sums = torch.stack([v * left, w * right]).clamp(min=MIN_MASS)
@@ -198,7 +199,7 @@ class LowRankProblem(WrappedProblem[LowRankCostProblem]):
         """L(π) in the costs of low rank, and <s, π>: the one place that looks at all pairs, a
         few rows at a time."""
         inner, rows = 0.0, torch.arange(len(plan.u), device=plan.u.device)
-        for i in rows.split(max(1, PIECE // len(plan.v))):
+        for i in split(rows, max(1, PIECE // len(plan.v))):
             s = plan.score.rows(i)
             inner += float((s * (s + plan.u[i, None] + plan.v).exp()).sum(dtype=torch.float64))
         return self.base.loss(plan), inner

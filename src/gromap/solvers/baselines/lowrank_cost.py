@@ -72,7 +72,7 @@ class LowRankCostProblem(Bilinear):
         self.constant = self._squares(self.a, self.b)
 
     @cached_property
-    def embedded(self) -> CntProblem:
+    def embedded(self) -> CntProblem:  # pyright: ignore[reportIncompatibleMethodOverride] - a property, kept
         return embedded_problem(self.pair)
 
     @property

@@ -1,8 +1,8 @@
 """SampledGW (Kerdoncuff et al. 2021): Entropic-GW with the gradient estimated on a few pairs
 drawn from the last plan.
 
-    ∇L(π_t)_ij = 2 Σ_kl (c_X(x_i, x_k) - c_Y(y_j, y_l))² π_kl ≈ (2/S) Σ_s (c_X(x_i, x_ks) - c_Y(y_j,
-    y_ls))²,  (k_s, l_s) ~ π_t
+    ∇L(π_t)_ij = 2 Σ_kl (c_X(x_i, x_k) - c_Y(y_j, y_l))² π_kl
+               ≈ (2/S) Σ_s (c_X(x_i, x_ks) - c_Y(y_j, y_ls))²      (k_s, l_s) ~ π_t
 
 The estimate is a score of rank S + 2, so that no N x M array is needed. It is of the whole
 gradient: ε means what it means for every other method. The plan never settles, since each step
