@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import scipy.sparse
 import torch
 
 import gromap
@@ -91,3 +92,18 @@ def test_a_dense_solver_that_does_not_fit_is_refused_before_it_starts():
     x[:, 0] = np.arange(len(x))
     with pytest.raises(MemoryError, match=r"KernelGW on 400000 x 400000 points needs about .* method='cnt'"):
         solve(x, x, method="kernel", init="zero", cost="sqeuclidean")
+
+
+def test_a_matrix_of_costs_that_was_given_as_points_is_noticed():
+    c = np.abs(np.subtract.outer(np.arange(6.0), np.arange(6.0)))
+    with pytest.warns(UserWarning, match=r"X is a symmetric matrix.*6 points in 6 dimensions.*cost='precomputed'"):
+        solve(c, X, epsilon=0.1, init="zero")
+    right = solve(c, c, cost="precomputed", epsilon=1e-3)
+    np.testing.assert_array_equal(np.sort(right.map()), np.arange(6))
+
+
+def test_sparse_arrays_and_names_that_are_near_nothing():
+    sparse = scipy.sparse.csr_array(X)
+    assert solve(sparse, Y, epsilon=0.1, init="zero").value == solve(X, Y, epsilon=0.1, init="zero").value
+    with pytest.raises(ValueError, match=r"unknown cost 'qqq': known names: euclidean"):
+        Space(X, cost="qqq")

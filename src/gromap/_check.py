@@ -62,6 +62,8 @@ def tensor(x: object, name: str, device: torch.device | str | None = None) -> Te
 def as_tensor(x: object, name: str) -> Tensor:
     if isinstance(x, Tensor):
         return x
+    if hasattr(x, "toarray"):  # a sparse array or matrix of scipy
+        x = cast("Any", x).toarray()
     kind = f"a {type(x).__name__}"
     try:
         array = np.asarray(x)
@@ -92,6 +94,12 @@ def indices(x: object, name: str, device: torch.device | str | None = None, leas
         raise ValueError(f"{name} must be N integer indices for this cost, got {t.dtype} of shape {tuple(t.shape)}.")
     count(len(t), name, least)
     return t.reshape(-1, 1).long().to(device or t.device)
+
+
+def looks_like_costs(x: Tensor) -> bool:
+    """Whether points are a symmetric matrix with a zero diagonal, as costs between points are."""
+    square = x.ndim == 2 and x.shape[0] == x.shape[1] > 2
+    return square and not bool(x.diagonal().any()) and bool(x.any()) and torch.equal(x, x.mT)
 
 
 def count(n: int, name: str, least: int = 2) -> None:
@@ -191,8 +199,13 @@ def choice(value: object, known: Iterable[str], name: str) -> str:
         return value
     if not isinstance(value, str):
         raise TypeError(f"{name} must be one of {', '.join(map(repr, known))}, got {type(value).__name__}.")
-    near = difflib.get_close_matches(value, known, n=1, cutoff=0.0)[0]
-    raise ValueError(f"unknown {name} {value!r}: did you mean {near!r}? Known: {', '.join(map(repr, known))}.")
+    raise ValueError(f"unknown {name} {value!r}:{suggestion(value, known)} known: {', '.join(map(repr, known))}.")
+
+
+def suggestion(value: str, known: Iterable[str]) -> str:
+    """ " did you mean 'x'?", where a known name is near."""
+    near = difflib.get_close_matches(value, known, n=1)
+    return f" did you mean {near[0]!r}?" if near else ""
 
 
 def warn(message: str) -> None:

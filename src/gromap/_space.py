@@ -79,6 +79,11 @@ class Space:
             self.cost = self.cost.to(points.device)
         else:
             points = _check.points(given, name, device)
+            if _check.looks_like_costs(points):
+                _check.warn(
+                    f"{name} is a symmetric matrix with a zero diagonal, and was taken as {len(points)} points in "
+                    f"{len(points)} dimensions: if it holds costs between points, pass cost='precomputed'."
+                )
             dtype = points.dtype
         self.cost.check(points)
         _check_cost(self.cost, points, name)

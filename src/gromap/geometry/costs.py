@@ -9,13 +9,13 @@ in `Precomputed` and `Custom`; `Space.negative_mass` measures those. A new cost 
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from gromap import _check
 from gromap._torch import norm
 
 __all__ = ["Cost", "Custom", "Exponential", "Gaussian", "Hyperbolic", "Power", "Radial", "Spherical"]
@@ -239,9 +239,8 @@ def as_cost(cost: str | Cost | Callable[[Tensor, Tensor], Tensor]) -> Cost:
     if isinstance(cost, str):
         if cost in NAMES:
             return NAMES[cost]
-        near = difflib.get_close_matches(cost, NAMES, n=1, cutoff=0.0)[0]
         raise ValueError(
-            f"unknown cost {cost!r}: did you mean {near!r}? Known names: {', '.join(NAMES)}; "
+            f"unknown cost {cost!r}:{_check.suggestion(cost, NAMES)} known names: {', '.join(NAMES)}; "
             "costs with parameters are objects: Power(p), Gaussian(sigma), Exponential(sigma), "
             "Tree.from_parents(parent)."
         )

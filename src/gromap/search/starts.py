@@ -142,12 +142,22 @@ def landmarks(pairs: Any, weights: Any = None) -> Landmarks:
 class PointMap(LinearStart):
     match: Tensor  # (N,) indices into Y
 
-    def linear_map(self, problem: CntProblem) -> Tensor:
-        match, m = self.match.to(problem.x.device).long(), len(problem.y)
+    def checked(self, problem: Problem) -> Tensor:
+        match, m = self.match.to(problem.a.device).long(), len(problem.b)
         if int(match.min()) < 0 or int(match.max()) >= m:
             bad = int(match.min()) if int(match.min()) < 0 else int(match.max())
             raise ValueError(f"init maps a point of X to point {bad} of Y, which has the points 0 to {m - 1}.")
-        return problem.x.double().mT @ (problem.a[:, None] * problem.y[match]).double()
+        return match
+
+    def linear_map(self, problem: CntProblem) -> Tensor:
+        return problem.x.double().mT @ (problem.a[:, None] * problem.y[self.checked(problem)]).double()
+
+    def begin(self, problem: Problem, coarse: Problem, loop: Loop) -> Begin:
+        if problem.primal or not problem.dense:  # a primal solver would keep what a map leaves empty
+            return super().begin(problem, coarse, loop)
+        pi = problem.a.new_zeros(len(problem.a), len(problem.b))  # all of it, not what a few axes see
+        pi[torch.arange(len(pi), device=pi.device), self.checked(problem)] = problem.a
+        return GivenPlan(_dense_plan(pi, problem.a, problem.b)).begin(problem, coarse, loop)
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,7 +177,8 @@ class GivenPlan(LinearStart):
         return problem.x.double().mT @ (moved[:, :-1] / moved[:, -1].sum()).double()
 
     def begin(self, problem: Problem, coarse: Problem, loop: Loop) -> Begin:
-        if not problem.primal or self.plan.shape != (len(problem.a), len(problem.b)):
+        fits = self.plan.shape == (len(problem.a), len(problem.b))
+        if not fits or not (problem.primal or problem.dense):
             return super().begin(problem, coarse, loop)
         if self.plan.u.device != problem.a.device:
             raise ValueError(
@@ -244,20 +255,27 @@ def _of_array(given: Tensor, pair: Pair) -> Start:
     if given.ndim == 1 and not given.is_floating_point() and len(given) == pair.shape[0]:
         return PointMap(given)
     given = _check.tensor(given, "init")
-    if tuple(given.shape) != pair.shape or _axes(pair) == pair.shape:
+    if tuple(given.shape) != pair.shape:
         return LinearMap(given)
-    pi = given.to(pair.weights[0])
+    a, b = pair.weights
+    pi = given.to(a)
+    if (pair.x.dim, pair.y.dim) == pair.shape and not _is_plan(pi, a, b):  # as many axes as points
+        return LinearMap(given)
     if bool((pi < 0).any()) or not float(pi.sum()) > 0:
         raise ValueError(
-            f"init is a plan with entries from {float(pi.min()):.3g} that sum to {float(pi.sum()):.3g}: masses are "
-            ">= 0."
+            f"init is a plan with entries from {float(pi.min()):.3g} that sum to {float(pi.sum()):.3g}: "
+            "masses are >= 0."
         )
-    a, b = pair.weights
-    return GivenPlan(Plan(Dense((pi / pi.sum()).log()), torch.zeros_like(a), torch.zeros_like(b), a, b))
+    return GivenPlan(_dense_plan(pi, a, b))
 
 
-def _axes(pair: Pair) -> tuple[int, int]:
-    """D and E; embeds only where these may be N and M."""
-    if (pair.x.dim, pair.y.dim) != pair.shape and not any(isinstance(s.dim, float) for s in (pair.x, pair.y)):
-        return (0, 0)
-    return pair.features[0].shape[1], pair.features[1].shape[1]
+def _is_plan(pi: Tensor, a: Tensor, b: Tensor) -> bool:
+    """Whether a matrix is about a coupling of two measures, of any mass."""
+    if bool((pi < 0).any()) or not float(pi.sum()) > 0:
+        return False
+    pi = pi / pi.sum()
+    return float((pi.sum(1) - a).abs().sum() + (pi.sum(0) - b).abs().sum()) < 0.1
+
+
+def _dense_plan(pi: Tensor, a: Tensor, b: Tensor) -> Plan:
+    return Plan(Dense((pi / pi.sum()).log()), torch.zeros_like(a), torch.zeros_like(b), a, b)

@@ -61,6 +61,7 @@ class KernelProblem(Bilinear):
     """centered: K = -½ H C Hᵀ, for Kernel-GW; else K = -½ C, which makes this Entropic-GW
     (entropic.py)."""
 
+    dense = True
     pair: Pair
 
     def __init__(self, pair: Pair, centered: bool = True):

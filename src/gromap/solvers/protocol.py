@@ -71,6 +71,7 @@ class Problem(ABC):
     the last plan, by."""
 
     primal = False  # Γ stands for a plan, from which the solver starts, and the potentials are not those of C_Γ
+    dense = False  # holds (N, M) arrays, so that a start may be any plan
 
     def __init__(self, a: Tensor, b: Tensor, eps: float, unit: float = 1.0, pair: Pair | None = None):
         self.a, self.b, self.eps, self.unit, self.pair = a, b, eps, unit, pair

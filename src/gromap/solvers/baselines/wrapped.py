@@ -17,7 +17,7 @@ class WrappedProblem(Problem, Generic[P]):
 
     def __init__(self, base: P):
         super().__init__(base.a, base.b, base.eps, base.unit, base.pair)
-        self.base = base
+        self.base, self.dense = base, base.dense
 
     @property
     def embedded(self) -> CntProblem:
