@@ -11,6 +11,7 @@ module start from where the last one ended.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -23,6 +24,7 @@ from gromap._pair import LARGE, Pair, spaces_of
 from gromap._plan import Plan
 from gromap._solution import Status
 from gromap._space import Space
+from gromap._threads import threads_for
 from gromap._torch import svd
 from gromap.geometry.costs import as_cost
 from gromap.geometry.indexed_costs import Indexed
@@ -234,7 +236,7 @@ class _Attach(torch.autograd.Function):
 
 def _solve(pair: Pair, solver: Solver, old: SolvedPair | None, start: Start) -> SolvedPair:
     """From the last call if the clouds are still about where they were, else from the start."""
-    with memory_checked(pair, solver):
+    with memory_checked(pair, solver), threads_for(math.prod(pair.shape)):
         if old is not None and _near(old.pair.x, pair.x) and _near(old.pair.y, pair.y):
             start = LastCall(old)
         problem = solver.problem(pair)

@@ -3,6 +3,7 @@ here; the losses share `finish`."""
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -17,6 +18,7 @@ from gromap._plan import Plan
 from gromap._progress import Event, Progress
 from gromap._solution import Solution, State
 from gromap._stats import Stats
+from gromap._threads import threads_for
 from gromap.solvers.cnt import map_of_plan
 from gromap.solvers.protocol import Callback, Outcome, Problem, Solver, Start
 from gromap.transport.sinkhorn import half_step
@@ -26,7 +28,7 @@ def solve_pair(
     pair: Pair, solver: Solver, start: Start, callback: Callback | None = None, show: Progress | None = None
 ) -> Solution:
     """Match one pair by one solver, from one start."""
-    with memory_checked(pair, solver) as needed:
+    with memory_checked(pair, solver) as needed, threads_for(math.prod(pair.shape)):
         clock = [time.perf_counter()]
         if show:
             show(
