@@ -14,6 +14,7 @@ from gromap._pair import Pair
 from gromap.datasets import humans
 from gromap.search import search
 from gromap.search.descent import cooled, descend, merge
+from gromap.search.landscape import objective
 from gromap.search.proposals import hops, random_starts, sign_flips
 from gromap.solvers.loop import alternate
 from gromap.solvers.protocol import Begin
@@ -209,6 +210,13 @@ def test_landscape_of_a_stick():
     assert (np.abs(stick[solutions[1].p2p_12] - stick[::-1]).max(1) < 0.2).mean() > 0.9
     assert land.plan(0).shape == (150, 150)
     assert "2 minima from 30 starts" in repr(land)
+
+
+def test_the_plane_shows_the_energies_of_the_minima(people):
+    """With 100 Sinkhorn steps the dual was a quarter too low there, which drew plateaus."""
+    land = landscape(people[0], people[1], starts=10, points=120)
+    drawn = objective(land.coarse, land.found.gamma).numpy()
+    np.testing.assert_allclose(drawn, land.energies, rtol=1e-2)
 
 
 def test_landscapes_are_refined_in_their_own_units(pair):

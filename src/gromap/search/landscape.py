@@ -177,7 +177,7 @@ class Landscape:
         return self.pair
 
 
-def objective(problem: CntProblem, gamma: Tensor, steps: int = 100) -> Tensor:
+def objective(problem: CntProblem, gamma: Tensor, steps: int = 400) -> Tensor:
     """C + 8 D_ε(Γ) = C + 8 |Γ|² + OT_ε(C_Γ) for a batch of Γ, by the dual of the transport
     problem.  (B,)"""
     f, g = (w.new_zeros(len(gamma), len(w)) for w in (problem.a, problem.b))
