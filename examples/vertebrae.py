@@ -19,9 +19,9 @@ from matplotlib.figure import Figure
 from planar import add_data
 
 import gromap
-from gromap.cli.barycenter import spread
 from gromap.mesh import read_mesh
 from gromap.mesh.poisson import normals_at, poisson_surface
+from gromap.mesh.sampling import spread_sample
 
 CREDIT = "BodyParts3D, (c) The Database Center for Life Science licensed under CC Attribution-Share Alike 2.1 Japan"
 
@@ -32,7 +32,7 @@ def surface_points(path: Path, n: int, seed: int) -> tuple[np.ndarray, np.ndarra
     if not path.exists():
         sys.exit(f"No mesh {path}: set GROMAP_DATA, or --data, to the folder that holds anatomy/.")
     mesh = read_mesh(path)
-    points = spread(mesh, n, seed)
+    points = spread_sample(mesh, n, seed)
     return (points - points.mean(0)) / 10, normals_at(mesh, points)
 
 

@@ -151,5 +151,5 @@ def round_to(pi: Tensor, a: Tensor, b: Tensor) -> Tensor:
     """A coupling next to a plan of about the right marginals (Altschuler et al. 2017)."""
     pi = pi * (a / pi.sum(1).clamp(min=1e-30)).clamp(max=1.0)[:, None]
     pi = pi * (b / pi.sum(0).clamp(min=1e-30)).clamp(max=1.0)
-    rows, cols = a - pi.sum(1), b - pi.sum(0)
+    rows, cols = (a - pi.sum(1)).clamp(min=0.0), (b - pi.sum(0)).clamp(min=0.0)  # rounding leaves either sign
     return pi + torch.outer(rows, cols) / rows.sum().clamp(min=1e-30)

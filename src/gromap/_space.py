@@ -226,7 +226,7 @@ class Space:
 
     @property
     def spectrum(self) -> Any:
-        """The variance along each axis, decreasing."""
+        """The variance along each axis; decreasing, unless the axes are those of the points."""
         return self._out(self.embedding.spectrum)
 
     @property

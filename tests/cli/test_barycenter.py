@@ -15,8 +15,8 @@ import pytest
 
 import gromap
 from gromap.cli import main
-from gromap.cli.barycenter import spread
 from gromap.mesh import Mesh, read_mesh, write_mesh
+from gromap.mesh.sampling import spread_sample
 
 FAST = ["--points", "30", "--steps", "3", "--epsilon", "0.1", "--aligned"]
 NAMES = {"barycenter.ply", "barycenter.png", "report.json"}
@@ -79,7 +79,7 @@ def test_it_lies_between_the_shapes(boxes, tmp_path, capsys):
     assert (cloud.vertices.shape, len(cloud.faces)) == ((30, 3), 0)
     assert cloud.vertices.mean(0) == pytest.approx([2, 1, 0.5], abs=0.3)
     size = lambda z: np.linalg.norm(z - z.mean(0)) / np.sqrt(len(z))  # noqa: E731
-    assert 1.1 < size(cloud.vertices) / size(spread(box(4, 2, 1), 30, 0)) < 1.5
+    assert 1.1 < size(cloud.vertices) / size(spread_sample(box(4, 2, 1), 30, 0)) < 1.5
     assert (out / "barycenter.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -183,10 +183,10 @@ def test_points_are_even_on_a_surface():
     """As far apart as on a lattice, whatever the triangles; a cloud keeps its own points."""
     from scipy.spatial import KDTree
 
-    gap = KDTree(spread(box(4, 2, 1), 100, 0)).query(spread(box(4, 2, 1), 100, 0), 2)[0][:, 1]
+    gap = KDTree(spread_sample(box(4, 2, 1), 100, 0)).query(spread_sample(box(4, 2, 1), 100, 0), 2)[0][:, 1]
     assert gap.min() > 0.6 * np.sqrt(28 / 100)
     cloud = np.random.default_rng(0).random((50, 4))
-    some = spread(Mesh(cloud, np.zeros((0, 3), int)), 20, 0)
+    some = spread_sample(Mesh(cloud, np.zeros((0, 3), int)), 20, 0)
     assert {tuple(z) for z in some} < {tuple(z) for z in cloud}
     assert len(some) == 20
 

@@ -14,17 +14,16 @@ import gromap
 from gromap import _check
 from gromap.cli import folder, inputs
 from gromap.cli.show import Show, Tell
-from gromap.geometry.measure import nearest, spread_points
+from gromap.geometry.measure import nearest
 from gromap.mesh import Mesh, write_mesh
-from gromap.mesh.clean import sample
 from gromap.mesh.mesh import in_space
 from gromap.mesh.poisson import normals_at, poisson_surface
+from gromap.mesh.sampling import spread_sample
 from gromap.report.barycenter import Panel, barycenter_figure
 from gromap.report.figures import color_field
 from gromap.report.pose import beside, upright
 
 POINTS, SURFACE_POINTS = 500, 1500  # a surface through fewer points than that has holes
-DRAWN_PER_POINT = 10  # random points on a surface, for each one that is kept
 STARTS = 20  # of the search for the matches that the picture shows
 NAMED = 3  # shapes that the folder of the results is named after
 
@@ -141,21 +140,8 @@ def _clouds(meshes: Sequence[Mesh], size: int, options: Options) -> list[np.ndar
     dim = max(2, *(mesh.vertices.shape[1] for mesh in meshes))
     if options.surface and dim < 3:
         raise ValueError("--surface goes through points in space, and these shapes are flat: leave it out.")
-    clouds = [spread(mesh, size, options.seed) for mesh in meshes]
+    clouds = [spread_sample(mesh, size, options.seed) for mesh in meshes]
     return [np.pad(cloud, ((0, 0), (0, dim - cloud.shape[1]))) for cloud in clouds]
-
-
-def spread(mesh: Mesh, n: int, seed: int) -> np.ndarray:
-    """n points, evenly on a surface; or of a cloud at most so many, as dense as it is.  (n, d)
-
-    >>> triangle = Mesh(np.eye(3, dtype=np.float32), np.array([[0, 1, 2]]))
-    >>> spread(triangle, 7, 0).shape, spread(Mesh(np.eye(3), np.zeros((0, 3), int)), 7, 0).shape
-    ((7, 3), (3, 3))
-    """
-    if not len(mesh.faces):
-        return sample(mesh, min(n, len(mesh.vertices)), seed).points
-    drawn = torch.from_numpy(sample(mesh, DRAWN_PER_POINT * n, seed).points)
-    return drawn[spread_points(drawn - drawn.mean(0), n)].numpy()
 
 
 def _surface(flow: gromap.Flow, middle: np.ndarray, sides: np.ndarray | None, place: Path) -> Mesh:

@@ -4,9 +4,10 @@
 measures a map.
 """
 
-from gromap.mesh.clean import Cleaned, Sample, clean, sample
+from gromap.mesh.clean import Cleaned, clean
 from gromap.mesh.io import MeshError, read_mesh, write_mesh
 from gromap.mesh.match import match
 from gromap.mesh.mesh import Mesh
+from gromap.mesh.sampling import Sample, sample
 
 __all__ = ["Cleaned", "Mesh", "MeshError", "Sample", "clean", "match", "read_mesh", "sample", "write_mesh"]
