@@ -19,9 +19,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -29,7 +28,17 @@ from torch import Tensor
 
 from gromap._progress import Event
 from gromap._solution import Interrupted, State, Status
-from gromap.solvers.protocol import Alternating, Begin, Callback, Loop, Outcome, Problem, SolverDefaults, Start
+from gromap.solvers.protocol import (
+    Alternating,
+    Begin,
+    Callback,
+    Loop,
+    Outcome,
+    Problem,
+    SolverDefaults,
+    Start,
+    Stepping,
+)
 from gromap.transport.cuda_graph import StepGraph
 from gromap.transport.sinkhorn import Potentials, sinkhorn
 
@@ -147,13 +156,7 @@ def transport_value(problem: Problem, duals: Potentials, rows: Tensor) -> Tensor
     return problem.eps * (duals.f.double() @ a + duals.g.double() @ b - (rows.double().sum(-1) - 1))
 
 
-class Stepping(Protocol):
-    """A problem that takes its own steps."""
-
-    def steps(self, gamma: Any, options: Loop) -> Iterator[tuple[Event, Any]]: ...  # without end
-
-
-def run_steps(problem: Any, begin: Begin, options: Loop, callback: Callback | None = None) -> Outcome:
+def run_steps(problem: Stepping, begin: Begin, options: Loop, callback: Callback | None = None) -> Outcome:
     """Take the steps of a `Stepping` problem, with the stop rule, the callback and the
     interruption of `alternate`.
 

@@ -12,7 +12,7 @@ A new solver is one file: a frozen dataclass with these methods, and its line in
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, runtime_checkable
 
@@ -126,6 +126,14 @@ class Alternating(Problem):
     @abstractmethod
     def energy(self, old: Any, new: Any, transport: Tensor) -> tuple[Tensor, Tensor]:
         """L(π) + ε KL(π | α⊗β), and how far Γ moved, given transport = OT_ε(C_Γ).  (...) twice"""
+
+
+class Stepping(Problem):
+    """A problem for `loop.run_steps`, which takes steps of its own kind."""
+
+    @abstractmethod
+    def steps(self, gamma: Any, options: Loop) -> Iterator[tuple[Event, Any]]:
+        """What a callback sees of each step, and Γ after it; without end."""
 
 
 class Bilinear(Alternating):

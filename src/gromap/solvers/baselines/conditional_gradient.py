@@ -28,7 +28,7 @@ from gromap._torch import from_numpy
 from gromap.solvers.baselines.wrapped import WrappedProblem
 from gromap.solvers.kernel import KernelProblem, Operator, total
 from gromap.solvers.loop import run_steps
-from gromap.solvers.protocol import Callback, Loop, Outcome, SolverDefaults, Start
+from gromap.solvers.protocol import Callback, Loop, Outcome, SolverDefaults, Start, Stepping
 from gromap.transport import Dense
 
 ZERO = -800.0  # log of π_ij / a_i b_j where there is no mass: exp is exactly zero, and 0 ZERO is not NaN
@@ -88,7 +88,7 @@ class ConditionalGradientGW(SolverDefaults):
         return run_steps(problem, start.begin(problem, problem, self.loop), self.loop, callback)
 
 
-class ConditionalGradientProblem(WrappedProblem[KernelProblem]):
+class ConditionalGradientProblem(WrappedProblem[KernelProblem], Stepping):
     def __init__(self, base: KernelProblem):
         super().__init__(base)
         self.emd = _check.extra("ot", "pot", "POT").emd

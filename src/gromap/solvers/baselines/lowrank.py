@@ -33,7 +33,7 @@ from gromap.solvers.baselines.lowrank_cost import LowRankCostProblem
 from gromap.solvers.baselines.wrapped import WrappedProblem
 from gromap.solvers.cnt import linear_memory
 from gromap.solvers.loop import run_steps
-from gromap.solvers.protocol import Callback, Loop, Outcome, SolverDefaults, Start
+from gromap.solvers.protocol import Callback, Loop, Outcome, SolverDefaults, Start, Stepping
 from gromap.transport import Mixture
 from gromap.transport.sinkhorn import Sinkhorn
 
@@ -101,7 +101,7 @@ class LowRankGW(SolverDefaults):
         return run_steps(problem, start.begin(problem, problem, self.loop), self.loop, callback)
 
 
-class LowRankProblem(WrappedProblem[LowRankCostProblem]):
+class LowRankProblem(WrappedProblem[LowRankCostProblem], Stepping):
     def __init__(self, base: LowRankCostProblem, rank: int):
         super().__init__(base)
         self.rank = min(rank, len(base.a), len(base.b))
