@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import os
 import pickle
+import warnings
 from pathlib import Path
 
 import hypothesis
@@ -319,3 +320,14 @@ def test_second_derivatives_are_refused(cost):
     (gradient,) = torch.autograd.grad(GromovLoss(cost=cost, epsilon=0.5, init="zero")(x, Y), x, create_graph=True)
     with pytest.raises(RuntimeError, match="differentiable once"):
         gradient.sum().backward()
+
+
+def test_a_cost_that_is_not_cnt_warns_once():
+    """A third of the spectrum of |x - x'|⁴ is negative: features drop it, the kernel does not."""
+    loss = GromovLoss(cost=Power(4), epsilon=100.0, method="cnt", init="zero")
+    with pytest.warns(UserWarning, match="not conditionally of negative type"):
+        loss(X, Y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        loss(X + 0.01, Y)  # the same cloud, a step later
+        GromovLoss(cost=Power(4), epsilon=100.0, method="kernel", init="zero")(X, Y)

@@ -212,6 +212,11 @@ def test_landscape_of_a_stick():
     assert "2 minima from 30 starts" in repr(land)
 
 
+def test_a_landscape_warns_of_a_cost_that_is_not_cnt(pair):
+    with pytest.warns(UserWarning, match="not conditionally of negative type"):
+        landscape(*pair, cost=gromap.Power(4), starts=2, epsilon=0.5, dim=(6, 5))
+
+
 def test_the_plane_shows_the_energies_of_the_minima(people):
     """With 100 Sinkhorn steps the dual was a quarter too low there, which drew plateaus."""
     land = landscape(people[0], people[1], starts=10, points=120)
