@@ -180,7 +180,7 @@ class Space:
 
     @cached_property
     def embedding(self) -> Embedding:
-        return embed(self.cost, self.measure, self.dim, self.method, self._seed)
+        return embed(self.cost, self.measure, self.dim, self.method, self._seed, lambda: self.negative_mass)
 
     @property
     def is_embedded(self) -> bool:
@@ -221,7 +221,8 @@ class Space:
 
     @property
     def explained(self) -> float:
-        """The share of the embedding's variance that the kept axes explain."""
+        """The share of the embedding's variance that the kept axes explain, in [0, 1]: of the sum
+        of the positive eigenvalues, where the cost is not CNT and has negative ones."""
         return self.embedding.explained
 
     @property

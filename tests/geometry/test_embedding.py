@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from gromap import Gaussian, KernelPCA, Nystrom, Power, Space
+from gromap import Custom, Gaussian, KernelPCA, Nystrom, Power, Space
 from gromap.geometry import eigen
 from gromap.geometry.embedding import embed, kernel_matrix, signed_factors
 from gromap.geometry.measure import Measure
@@ -161,3 +161,71 @@ def test_signed_factors_of_costs_of_low_rank(power, dim):
     values = torch.linalg.eigvalsh(costs).square().sort(descending=True).values
     assert error == pytest.approx(float(values[dim:].sum() / values.sum()) ** 0.5, abs=1e-6)
     assert found.error == pytest.approx(error, abs=1e-6)
+
+
+def rounded(n, seed=0):
+    """Euclidean distances rounded to integers, which are not CNT, and weights."""
+    x, a = cloud(n, 3, seed)
+    return np.round(2 * np.linalg.norm(x[:, None] - x, axis=-1)), a
+
+
+def eigenvalues(space):
+    """Those of A, all of them, decreasing."""
+    c, a = space.cost(space.measure.points, space.measure.points), space.measure.weights
+    return torch.linalg.eigvalsh(a.sqrt()[:, None] * kernel_matrix(c, a) * a.sqrt()).flip(0)
+
+
+def test_explained_is_a_share_of_the_positive_eigenvalues():
+    """The trace is smaller than their sum where others are negative: 150 % of it were explained."""
+    c, a = rounded(200)
+    for dim in (1, 10, 60, 200):
+        space = Space(c, a, cost="precomputed", dim=dim, embedding=KernelPCA())
+        theta = eigenvalues(space).clamp(min=0)
+        assert space.explained == pytest.approx(float(theta[:dim].sum() / theta.sum()), abs=1e-9)
+        assert 0 < space.explained <= 1
+    for share in (0.5, 0.9, 0.97):
+        space = Space(c, a, cost="precomputed", dim=share)
+        d = space.features.shape[1]
+        assert space.explained >= share > Space(c, a, cost="precomputed", dim=d - 1).explained
+
+
+@pytest.mark.parametrize("method", [KernelPCA(), Nystrom(300, refine=0), Nystrom(300, refine=1)])
+def test_explained_is_estimated_where_few_eigenvalues_are_known(method, monkeypatch):
+    monkeypatch.setattr(eigen, "DIRECT_POINTS", 100)
+    space = Space(*rounded(700), cost="precomputed", dim=30, embedding=method)
+    theta = eigenvalues(space).clamp(min=0)
+    assert space.explained == pytest.approx(float(theta[:30].sum() / theta.sum()), rel=0.2)
+    assert space.explained < 0.7
+
+
+@pytest.mark.parametrize("share", [0.5, 0.95, 0.999])
+def test_a_share_of_variance_ends_where_no_positive_eigenvalue_is_left(share, monkeypatch):
+    """|x - x'|⁴ in three dimensions has three of them, whatever the sum was estimated as."""
+    monkeypatch.setattr(eigen, "DIRECT_POINTS", 100)
+    monkeypatch.setattr(eigen, "DENSE_POINTS", 100)
+    x, a = cloud(400, 3, 3)
+    space = Space(x, a, cost=Power(4), dim=share, embedding=KernelPCA())
+    assert space.features.shape[1] <= 3
+    assert share <= space.explained <= 1
+
+
+def test_the_positive_sum_of_a_share_near_one_half_is_bounded(monkeypatch):
+    monkeypatch.setattr(eigen, "DIRECT_POINTS", 100)
+    x, a = cloud(300, 3, 4)
+    measure = Measure(torch.from_numpy(x), torch.from_numpy(a / a.sum()))
+    cost = Custom(lambda x, y: torch.cdist(x, y).round())
+    known, unknown = (embed(cost, measure, 5, KernelPCA(), negative=lambda m=m: m) for m in (0.3, 0.5))
+    assert 0 < unknown.explained < known.explained < 1
+
+
+def test_costs_that_are_cnt_are_not_measured(monkeypatch):
+    """That takes all eigenvalues of 512 points."""
+
+    def refuse(*_):
+        raise AssertionError
+
+    monkeypatch.setattr("gromap._space.negative_mass", refuse)
+    x, a = cloud(700, 3, 5)
+    assert 0 < Space(x, a, dim=5).explained < 1
+    with pytest.raises(AssertionError):
+        Space(x, a, cost=Power(3), dim=2).explained  # noqa: B018

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -65,8 +66,12 @@ class Kernel:
         """The largest eigenvalues, and their vectors: those that an embedding keeps, or the
         largest in magnitude."""
         theta, v = eigh(matrix)
-        order = (theta if self.centered else theta.abs()).argsort(descending=True)[:dim]
+        order = self.order(theta)[:dim]
         return theta[order], v[:, order]
+
+    def order(self, theta: Tensor) -> Tensor:
+        """The indices of eigenvalues, the leading ones first."""
+        return (theta if self.centered else theta.abs()).argsort(descending=True)
 
     def matrix(self) -> Tensor:
         """A = diag(√a) K diag(√a), dense.  (N, N)"""
@@ -85,14 +90,22 @@ def is_small(n: int, dim: int) -> bool:
     return n <= DIRECT_POINTS or (3 * dim >= n and n <= DENSE_POINTS)
 
 
-Eigenpairs = tuple[Tensor, Tensor, Tensor, float]  # θ, V, K diag(√a) V, and the largest residual over |θ_1|
+class Eigenpairs(NamedTuple):
+    """The leading eigenpairs of A."""
+
+    theta: Tensor  # (D,)
+    vectors: Tensor  # (N, D)
+    image: Tensor  # (N, D) K diag(√a) V
+    residual: float  # the largest |A V_d - θ_d V_d| / |θ_1|
+    positive: float | None = None  # the sum of all positive eigenvalues, where all are known
 
 
 def eigenpairs(kernel: Kernel, dim: int, method: KernelPCA, generator: torch.Generator) -> Eigenpairs:
     n = len(kernel.a)
     if is_small(n, dim):
-        theta, v = kernel.leading(kernel.matrix(), dim)
-        return theta, v, kernel(v), 0.0
+        theta, v = eigh(kernel.matrix())
+        order = kernel.order(theta)[:dim]
+        return Eigenpairs(theta[order], v[:, order], kernel(v[:, order]), 0.0, float(theta.clamp(min=0).sum()))
     guess = torch.randn(n, min(n, dim + OVERSAMPLING), generator=generator).to(kernel.a)
     return krylov(kernel, guess, dim, method.tol, method.max_sweeps, FIRST_LOOK)
 
@@ -113,7 +126,7 @@ def krylov(kernel: Kernel, guess: Tensor, dim: int, tol: float, max_sweeps: int,
             v, moved = basis @ ritz, image @ ritz
             residual = float(norm(root * moved - v * theta, dim=0).max() / theta.abs().max().clamp(min=1e-300))
             if residual <= tol or last:
-                return theta, v, moved, residual
+                return Eigenpairs(theta, v, moved, residual)
             least = sweeps + _further(residual, tol)
         block = _beyond(basis, root * image[:, -block.shape[1] :], top)
         if block.shape[1] == 0 or basis.shape[1] + block.shape[1] > len(basis):

@@ -17,7 +17,7 @@ Nyström embedding of a few landmarks.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import torch
@@ -26,11 +26,14 @@ from torch import Tensor
 from gromap._torch import eigh, split, untyped
 from gromap.geometry.cost_sums import cost_apply
 from gromap.geometry.costs import Cost, Power
-from gromap.geometry.eigen import OVERSAMPLING, Kernel, KernelPCA, eigenpairs, is_small, krylov
+from gromap.geometry.eigen import OVERSAMPLING, Eigenpairs, Kernel, KernelPCA, eigenpairs, is_small, krylov
 from gromap.geometry.measure import Measure, drawn_points, farthest_points, nearest, own_generator
 
 ROUGH = 1e-2  # residual of eigenvectors that a sweep should have mended: landmarks gave no start for it
 CUTOFF = 1e-13  # eigenvalues below this share of the largest are rounding errors: their features are zero
+# the largest share of negative eigenvalues from which the sum of the positive ones is estimated: it
+# grows as 1 / (1 - 2 share), beyond any use as the share comes near one half
+MOST_NEGATIVE = 0.49
 
 
 @dataclass(frozen=True)
@@ -63,31 +66,62 @@ class Embedding:
 
     features: Tensor  # (N, D) float64
     spectrum: Tensor  # (D,) variance along each axis, decreasing
-    variance: float  # trace of A: the variance of the full embedding
+    variance: float  # of the full embedding: the sum of the positive eigenvalues of A, known or estimated
     residual: float  # largest |A V_d - θ_d V_d| / θ_1
     project: Callable[[Tensor], Tensor]
 
     @property
+    def shares(self) -> Tensor:
+        """The share of the variance that the first axis keeps, the first two, and so on, in [0,
+        1].  (D,)"""
+        kept = self.spectrum.clamp(min=0).cumsum(0)
+        variance = max(self.variance, float(kept[-1]))  # an estimate may fall short of what is known
+        return kept / variance if variance > 0 else torch.ones_like(kept)
+
+    @property
     def explained(self) -> float:
-        """The share of the variance that the D axes keep."""
-        return float(self.spectrum.clamp(min=0).sum()) / self.variance if self.variance > 0 else 1.0
+        """The share of the variance that the D axes keep, in [0, 1]."""
+        return float(self.shares[-1])
 
 
-def embed(cost: Cost, measure: Measure, dim: int | float, method: Method, seed: int = 0) -> Embedding:
+def embed(
+    cost: Cost,
+    measure: Measure,
+    dim: int | float,
+    method: Method,
+    seed: int = 0,
+    negative: Callable[[], float] | None = None,
+) -> Embedding:
     """Embed a measure in `dim` axes, or in as many as explain the share `dim` of the variance (a
-    float below 1)."""
+    float below 1).
+
+    negative: finds `negative_mass`, where it is needed and was perhaps found before.
+    """
+    negative = negative or (lambda: negative_mass(cost, measure))
     if isinstance(cost, Power) and cost.p == 2:
         return _linear(measure, dim)
     if isinstance(dim, int):
-        return _kernel_pca(cost, measure, dim, method, seed)
+        return _kernel_pca(cost, measure, dim, method, seed, negative)
     axes = 16
     while True:
         axes = min(axes, len(measure))
-        found = _kernel_pca(cost, measure, axes, method, seed)
-        share = found.spectrum.cumsum(0) / found.variance
-        if axes == len(measure) or float(share[-1]) >= dim:
-            return _truncate(found, 1 + int((share < dim - 1e-12).sum().clamp(max=axes - 1)))
+        found = _kernel_pca(cost, measure, axes, method, seed, negative)
+        if not cost.cnt and _is_exhausted(found, dim):
+            found = replace(found, variance=float(found.spectrum.sum()))
+        shares = found.shares
+        if axes == len(measure) or float(shares[-1]) >= dim:
+            return _truncate(found, 1 + int((shares < dim - 1e-12).sum().clamp(max=axes - 1)))
         axes *= 2
+
+
+def _is_exhausted(found: Embedding, dim: float) -> bool:
+    """Whether later axes hold next to nothing, since the second half of these adds less than a
+    tenth of what may be left out.
+
+    A variance that is estimated too high would ask for more and more of them.
+    """
+    shares = found.shares
+    return float(shares[-1] - shares[len(shares) // 2 - 1]) < 0.1 * (1 - dim)
 
 
 def negative_mass(cost: Cost, measure: Measure, sample: int = 512, seed: int = 0) -> float:
@@ -116,7 +150,8 @@ def signed_factors(cost: Cost, measure: Measure, dim: int, seed: int = 0) -> Fac
     no need for it to be CNT."""
     a = measure.weights.double()
     kernel = Kernel(cost, measure.points, a, centered=False)
-    theta, _, image, _ = eigenpairs(kernel, dim, KernelPCA(tol=1e-6), own_generator(seed))
+    found = eigenpairs(kernel, dim, KernelPCA(tol=1e-6), own_generator(seed))
+    theta, image = found.theta, found.image
     kept = theta.abs() > CUTOFF * len(a) * theta.abs().max()
     values = image * torch.where(kept, theta.abs().clamp(min=1e-300).rsqrt(), 0.0)
     total = 0.25 * float(
@@ -157,22 +192,26 @@ def kernel_matrix(costs: Tensor, a: Tensor) -> Tensor:
     return -0.5 * (costs - mean[:, None] - mean + a @ mean)
 
 
-def _kernel_pca(cost: Cost, measure: Measure, dim: int, method: Method, seed: int) -> Embedding:
+def _kernel_pca(
+    cost: Cost, measure: Measure, dim: int, method: Method, seed: int, negative: Callable[[], float]
+) -> Embedding:
     kernel = Kernel(cost, measure.points, measure.weights.double())
     generator = own_generator(seed)
     if isinstance(method, KernelPCA) or is_small(len(measure), dim):
         exact = method if isinstance(method, KernelPCA) else KernelPCA()
-        return _from_eigenpairs(kernel, *eigenpairs(kernel, dim, exact, generator))
-    start = _landmark_embedding(cost, measure, min(len(measure), dim + OVERSAMPLING), method, generator)
+        return _from_eigenpairs(kernel, eigenpairs(kernel, dim, exact, generator), negative)
+    start = _landmark_embedding(cost, measure, min(len(measure), dim + OVERSAMPLING), method, generator, negative)
     if method.refine == 0:
         return _truncate(_recenter(start, measure), dim)
     guess = kernel.root[:, None] * start.project(measure.points)
-    return _from_eigenpairs(kernel, *krylov(kernel, guess, dim, ROUGH, KernelPCA.max_sweeps, method.refine))
+    found = krylov(kernel, guess, dim, ROUGH, KernelPCA.max_sweeps, method.refine)
+    return _from_eigenpairs(kernel, found, negative)
 
 
-def _from_eigenpairs(kernel: Kernel, theta: Tensor, v: Tensor, image: Tensor, residual: float) -> Embedding:
+def _from_eigenpairs(kernel: Kernel, found: Eigenpairs, negative: Callable[[], float]) -> Embedding:
     """Features K diag(√a) V / √θ, with signs fixed by the third moments: they do not depend on
     the order of the points."""
+    theta, v, image = found.theta, found.vectors, found.image
     kept = theta > CUTOFF * len(v) * theta.abs().max()
     inverse = torch.where(kept, theta.clamp(min=1e-300).rsqrt(), 0.0)
     features = image * inverse
@@ -188,12 +227,28 @@ def _from_eigenpairs(kernel: Kernel, theta: Tensor, v: Tensor, image: Tensor, re
     def project(new: Tensor) -> Tensor:  # Alg. kernel_proj
         return -0.5 * cost_apply(cost, new, points, b) + shift
 
-    variance = float(kernel.a @ kernel.diagonal())
-    return Embedding(features - mean, torch.where(kept, theta, 0.0), variance, residual, project)
+    variance = _positive_sum(kernel, found, negative)
+    return Embedding(features - mean, torch.where(kept, theta, 0.0), variance, found.residual, project)
+
+
+def _positive_sum(kernel: Kernel, found: Eigenpairs, negative: Callable[[], float]) -> float:
+    """The sum P of the positive eigenvalues of A, which is its trace if the cost is CNT.
+
+    Otherwise the trace is P - N, and the share of negative eigenvalues is N / (P + N).
+    """
+    if found.positive is not None:
+        return found.positive
+    if float(found.theta[-1]) <= 0:  # they decrease: no positive one is left
+        return float(found.theta.clamp(min=0).sum())
+    trace = float(kernel.a @ kernel.diagonal())
+    if kernel.cost.cnt:
+        return trace
+    share = min(negative(), MOST_NEGATIVE)
+    return trace * (1 - share) / (1 - 2 * share)
 
 
 def _landmark_embedding(
-    cost: Cost, measure: Measure, dim: int, method: Nystrom, generator: torch.Generator
+    cost: Cost, measure: Measure, dim: int, method: Nystrom, generator: torch.Generator, negative: Callable[[], float]
 ) -> Embedding:
     """Exact kernel PCA of the landmarks, each carrying the mass of the points nearest to it."""
     points, a = measure.points, measure.weights.double()
@@ -213,7 +268,8 @@ def _landmark_embedding(
     mass = torch.zeros(count, dtype=a.dtype, device=a.device).index_add_(0, owner, a)
     full = mass > 0
     exact = KernelPCA(tol=1e-9 if method.refine == 0 else 1e-5)  # beyond this a sweep over all pairs sees no difference
-    return _kernel_pca(cost, Measure(landmarks[full], mass[full]), min(dim, int(full.sum())), exact, seed=0)
+    coarse = Measure(landmarks[full], mass[full])
+    return _kernel_pca(cost, coarse, min(dim, len(coarse)), exact, 0, negative)
 
 
 def _recenter(coarse: Embedding, measure: Measure) -> Embedding:
@@ -237,7 +293,7 @@ def _linear(measure: Measure, dim: int | float) -> Embedding:
     mean = a @ x
     covariance = (x - mean).mT @ (a[:, None] * (x - mean))
     theta, turn = (z.flip(-1) for z in eigh(covariance))
-    variance = float(theta.sum())
+    variance = float(theta.clamp(min=0).sum())
     keep = dim if isinstance(dim, int) else 1 + int((theta.cumsum(0) < (dim - 1e-12) * variance).sum())
     if keep >= x.shape[1]:
         spectrum = covariance.diagonal()
