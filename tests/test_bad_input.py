@@ -31,6 +31,7 @@ CASES = {
     "negative weights": (lambda: solve(X, Y, b=np.r_[-1.0, np.ones(8)]), "b has negative weights.*index 0"),
     "zero weights": (lambda: solve(X, Y, a=np.zeros(12)), "a is zero everywhere"),
     "all mass on one point": (lambda: solve(X, Y, a=np.eye(12)[0]), "positive weight.* has a single point"),
+    "weights of a matrix": (lambda: Space.from_costs(MATRIX, a=-np.ones(5)), "a has negative weights"),
     "weights of the wrong length": (
         lambda: solve(X, Y, a=np.ones(9)),
         r"a must have one weight per point of X, shape \(12,\)",
@@ -107,3 +108,29 @@ def test_sparse_arrays_and_names_that_are_near_nothing():
     assert solve(sparse, Y, epsilon=0.1, init="zero").value == solve(X, Y, epsilon=0.1, init="zero").value
     with pytest.raises(ValueError, match=r"unknown cost 'qqq': known names: euclidean"):
         Space(X, cost="qqq")
+
+
+TRUE = [np.linalg.norm(z[:, None] - z, axis=-1) for z in (X, Y)]
+QUARTIC = [c**4 for c in TRUE]
+SIDES = {  # of which the cost is not CNT
+    "matrices, X": ((QUARTIC[0], TRUE[1]), "precomputed", ["X"]),
+    "matrices, Y": ((TRUE[0], QUARTIC[1]), "precomputed", ["Y"]),
+    "matrices, both": (QUARTIC, "precomputed", ["X", "Y"]),
+    "points, X": ((X, Y), (gromap.Power(4), "euclidean"), ["X"]),
+    "points, Y": ((X, Y), ("euclidean", lambda x, y: torch.cdist(x, y) ** 4), ["Y"]),
+    "spaces, Y": ((Space(X), Space(Y, cost=gromap.Power(4))), "euclidean", ["Y"]),
+    "spaces, both": ([Space.from_costs(c) for c in QUARTIC], "euclidean", ["X", "Y"]),
+    "spaces with names": (
+        [Space(z, cost=gromap.Power(4), name=n) for z, n in ((X, "cat"), (Y, "dog"))],
+        "euclidean",
+        ["cat", "dog"],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", SIDES)
+def test_the_warning_of_a_cost_that_is_not_cnt_names_its_side(case):
+    (left, right), cost, names = SIDES[case]
+    with pytest.warns(UserWarning, match="not conditionally of negative type") as caught:
+        solve(left, right, cost=cost, epsilon=0.1, init="zero", max_iter=1)
+    assert [str(w.message).split(" is not ")[0] for w in caught] == [f"the cost of {name}" for name in names]

@@ -92,8 +92,8 @@ class Pair:
 
     def warn_if_not_cnt(self) -> None:
         """Tell of each cost of which an embedding drops more than a hundredth."""
-        self.x.warn_if_not_cnt()
-        self.y.warn_if_not_cnt()
+        self.x.warn_if_not_cnt("X")
+        self.y.warn_if_not_cnt("Y")
 
 
 def spaces_of(X: Any, Y: Any, a: Any, b: Any, cost: Any, dim: Any, device: Any, seed: int) -> tuple[Space, Space]:

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 KERNEL_PCA_POINTS = 4096  # up to this many points `embedding="auto"` is exact kernel PCA
 # and up to this many it refines Nyström by a sweep over all pairs: spectra right to 3e-6, not 4e-4
 REFINED_POINTS = 50_000
+UNNAMED = ("X", "Y", "C")  # what spaces are called that were given no name
 
 
 class Space:
@@ -88,7 +89,7 @@ class Space:
         self.cost.check(points)
         _check_cost(self.cost, points, name)
         like = torch.empty(0, dtype=dtype, device=points.device)
-        self.measure = Measure(points, _check.weights(a, len(points), "a" if name == "X" else "b", name, like))
+        self.measure = Measure(points, _check.weights(a, len(points), "b" if name == "Y" else "a", name, like))
         self.dim = _check.dimension(dim, len(points), name)
         if isinstance(embedding, str):
             _check.choice(embedding, ["auto"], "embedding")
@@ -249,10 +250,12 @@ class Space:
         self.cost.check(new)
         return self._out(self.embedding.project(new.to(self.measure.points.dtype)))
 
-    def warn_if_not_cnt(self) -> None:
+    def warn_if_not_cnt(self, side: str) -> None:
+        """side: "X" or "Y", what a space without a name is called."""
         if not self.cost.cnt and self.negative_mass > 0.01:
+            name = side if self.name in UNNAMED else self.name
             _check.warn(
-                f"the cost of {self.name} is not conditionally of negative type: {self.negative_mass:.1%} of its "
+                f"the cost of {name} is not conditionally of negative type: {self.negative_mass:.1%} of its "
                 "spectrum is negative and was left out of the embedding. The match minimizes a different cost; use "
                 "method='kernel' for the exact one or 'lowrank-cost' in linear memory (they may oscillate), or a "
                 "CNT cost such as 'euclidean'."

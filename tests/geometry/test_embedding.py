@@ -229,3 +229,9 @@ def test_costs_that_are_cnt_are_not_measured(monkeypatch):
     assert 0 < Space(x, a, dim=5).explained < 1
     with pytest.raises(AssertionError):
         Space(x, a, cost=Power(3), dim=2).explained  # noqa: B018
+
+
+def test_no_negative_mass_is_zero_and_has_no_sign():
+    mass = Space(*cloud(50, 3, 6), cost="sqeuclidean").negative_mass
+    assert mass == 0
+    assert not np.signbit(mass)

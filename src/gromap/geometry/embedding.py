@@ -134,7 +134,7 @@ def negative_mass(cost: Cost, measure: Measure, sample: int = 512, seed: int = 0
     a = measure.weights[support].double()
     theta: Tensor = untyped.linalg.eigvalsh(Kernel(cost, measure.points[support], a / a.sum()).matrix())
     rounding = CUTOFF * len(theta) * theta.abs().max()
-    return float(-theta[theta < -rounding].sum() / theta.abs().sum().clamp(min=1e-300))
+    return float(theta[theta < -rounding].abs().sum() / theta.abs().sum().clamp(min=1e-300))
 
 
 class Factors(NamedTuple):
