@@ -28,6 +28,12 @@ CASES = {
     "empty": (lambda: solve(np.zeros((0, 3)), Y), "X is empty"),
     "one point": (lambda: solve(X, Y[:1]), "Y has a single point"),
     "no coordinates": (lambda: solve(np.zeros((5, 0)), Y), "without coordinates"),
+    "NaN as the weights": (lambda: solve(X, Y, a=np.nan), "a is nan"),
+    "a NaN among the weights": (lambda: solve(X, Y, b=[np.nan] + [1.0] * 8), "b has NaN.*row 0"),
+    "weights in a column": (lambda: solve(X, Y, a=np.ones((12, 1))), r"shape \(12,\), got \(12, 1\)"),
+    "a word for weights": (lambda: solve(X, Y, a="uniform"), "a must be a numeric array.*str"),
+    "one point on both sides": (lambda: solve(X[:1], Y[:1]), "X has a single point.*at least 2"),
+    "one point in a space": (lambda: Space(X[:1]), "X has a single point"),
     "negative weights": (lambda: solve(X, Y, b=np.r_[-1.0, np.ones(8)]), "b has negative weights.*index 0"),
     "zero weights": (lambda: solve(X, Y, a=np.zeros(12)), "a is zero everywhere"),
     "all mass on one point": (lambda: solve(X, Y, a=np.eye(12)[0]), "positive weight.* has a single point"),
@@ -40,11 +46,26 @@ CASES = {
     "three-dimensional points": (lambda: solve(X[None], Y), r"got \(1, 12, 3\)"),
     "strings": (lambda: solve(np.array([["a", "b"]] * 3), Y), "must be a numeric array"),
     "objects": (lambda: solve({"points": 3}, Y), "must be a numeric array.*dict"),
+    "numbers as objects": (lambda: solve(X.astype(object), Y), r"dtype object.*X\.astype\(float\)"),
+    "rows of different lengths": (
+        lambda: solve(X, [[1.0, 2.0], [3.0]]),
+        "Y must be a numeric array.*a list.*inhomogeneous",
+    ),
+    "masked entries": (lambda: solve(np.ma.masked_array(X, X > 1), Y), "X is an array with masked entries"),
+    "nothing": (lambda: solve(None, Y), "X must be a numeric array.*NoneType"),
     "complex": (lambda: solve(X + 1j, Y), "complex"),
     "epsilon zero": (lambda: solve(X, Y, epsilon=0), "epsilon must be a finite number > 0, got 0"),
     "epsilon negative": (lambda: solve(X, Y, epsilon=-1.0), "epsilon must be"),
     "epsilon not a number": (lambda: solve(X, Y, epsilon="small"), "epsilon must be a number > 0"),
     "epsilon NaN": (lambda: solve(X, Y, epsilon=float("nan")), "epsilon must be"),
+    "epsilon infinite": (lambda: solve(X, Y, epsilon=np.inf), "epsilon must be a finite number > 0, got inf"),
+    "epsilon in quotes": (lambda: solve(X, Y, epsilon="0.1"), "epsilon must be a number > 0, got '0.1'"),
+    "epsilon of a matrix": (lambda: solve(MATRIX, MATRIX, cost="precomputed", epsilon=0), "epsilon must be"),
+    "epsilon true": (lambda: solve(X, Y, epsilon=True), "epsilon must be a number > 0, got True"),
+    "epsilon None": (lambda: solve(X, Y, epsilon=None), "epsilon must be a number > 0, got None"),
+    "epsilon of a loss": (lambda: gromap.GromovLoss(epsilon=-1.0), "epsilon must be a finite number > 0, got -1"),
+    "epsilon of a loss, NaN": (lambda: gromap.GromovLoss(epsilon=np.nan), "epsilon must be a finite number > 0"),
+    "epsilon of a loss, a word": (lambda: gromap.GromovLoss(epsilon="auto"), "epsilon must be a number > 0"),
     "dim too large": (lambda: solve(X, Y, dim=10), "dim = 10 axes for the 9 points of Y"),
     "dim zero": (lambda: Space(X, dim=0), "1 <= dim <= 12"),
     "dim share above one": (lambda: Space(X, dim=1.5), r"share of variance to keep, in \(0, 1\)"),
@@ -134,3 +155,50 @@ def test_the_warning_of_a_cost_that_is_not_cnt_names_its_side(case):
     with pytest.warns(UserWarning, match="not conditionally of negative type") as caught:
         solve(left, right, cost=cost, epsilon=0.1, init="zero", max_iter=1)
     assert [str(w.message).split(" is not ")[0] for w in caught] == [f"the cost of {name}" for name in names]
+
+
+class Frame:
+    """What a table of pandas is to numpy."""
+
+    def __init__(self, values):
+        self.values = values
+
+    def __array__(self, dtype=None, copy=None):
+        return np.asarray(self.values, dtype)
+
+    def __len__(self):
+        return len(self.values)
+
+
+KINDS = {
+    "lists": lambda z: z.tolist(),
+    "a table": Frame,
+    "long doubles": lambda z: z.astype(np.longdouble),
+    "the other byte order": lambda z: z.astype(z.dtype.newbyteorder()),
+    "a sparse tensor": lambda z: torch.from_numpy(z).to_sparse(),
+    "every second row": lambda z: np.repeat(z, 2, 0)[::2],
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_numbers_in_other_clothes(kind):
+    as_kind = KINDS[kind]
+    expected = solve(X, Y, epsilon=0.1, init="zero").value
+    assert solve(as_kind(X), as_kind(Y), epsilon=0.1, init="zero").value == pytest.approx(expected, rel=1e-12)
+    losses = [float(gromap.gw_loss(x, y, epsilon=0.1, init="zero")) for x, y in ((as_kind(X), as_kind(Y)), (X, Y))]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-12)
+
+
+@pytest.mark.parametrize("dtype", ["int64", "int8", "uint16", "uint64", "bool"])
+def test_integers_and_booleans_are_numbers(dtype):
+    x, y = (np.abs(4 * z).astype(dtype) for z in (X, Y))
+    expected = solve(x.astype(float), y.astype(float), epsilon=0.1, init="zero").value
+    assert solve(x, y, epsilon=0.1, init="zero").value == expected
+    assert solve(x, y.astype("f4"), epsilon=0.1, init="zero").value == expected
+
+
+@pytest.mark.parametrize("unit", [1e308, 5e-324])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_weights_of_any_size(unit, dtype):
+    sol = solve(X.astype(dtype), Y.astype(dtype), a=np.full(12, unit), epsilon=0.1, init="zero")
+    assert sol.value == solve(X.astype(dtype), Y.astype(dtype), epsilon=0.1, init="zero").value

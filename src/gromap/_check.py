@@ -41,6 +41,19 @@ def to_array(x: Tensor, numpy: bool) -> Any:
 def tensor(x: object, name: str, device: torch.device | str | None = None) -> Tensor:
     """A floating point tensor without NaN or inf, float32 or float64; never a view that a caller
     could see change."""
+    t = real(x, name, device)
+    if bool(torch.isfinite(t).all()):
+        return t
+    if t.ndim == 0:
+        raise ValueError(f"{name} is {float(t)}, expected finite numbers.")
+    bad = (~torch.isfinite(t)).reshape(len(t), -1).any(1).nonzero()[:, 0]
+    raise ValueError(
+        f"{name} has NaN or infinite values in {len(bad)} row(s), the first is row {int(bad[0])}: remove them."
+    )
+
+
+def real(x: object, name: str, device: torch.device | str | None = None) -> Tensor:
+    """The same, with NaN and inf if there are any."""
     t = as_tensor(x, name)
     if t.is_complex():
         raise TypeError(f"{name} holds complex numbers; gromap expects real ones.")
@@ -51,29 +64,27 @@ def tensor(x: object, name: str, device: torch.device | str | None = None) -> Te
     t = t.detach().to(device) if device is not None else t.detach()
     if t.device.type == "mps":
         raise ValueError(f"{name} is on an Apple GPU, which has no float64: pass device='cpu'.")
-    if not bool(torch.isfinite(t).all()):
-        bad = (~torch.isfinite(t)).reshape(len(t), -1).any(1).nonzero()[:, 0]
-        raise ValueError(
-            f"{name} has NaN or infinite values in {len(bad)} row(s), the first is row {int(bad[0])}: remove them."
-        )
     return t
 
 
 def as_tensor(x: object, name: str) -> Tensor:
     if isinstance(x, Tensor):
-        return x
+        return x if x.layout == torch.strided else x.to_dense()
     if hasattr(x, "toarray"):  # a sparse array or matrix of scipy
         x = cast("Any", x).toarray()
-    kind = f"a {type(x).__name__}"
     try:
         array = np.asarray(x)
-        if isinstance(x, np.ndarray):
-            kind = f"an array of dtype {array.dtype}"
-        if array.dtype.kind not in "biufc":
-            raise TypeError
-        return from_numpy(np.array(array, order="C"))
-    except (TypeError, ValueError) as error:
-        raise TypeError(f"{name} must be a numeric array or tensor, got {kind}.") from error
+    except (TypeError, ValueError) as error:  # rows of different lengths, for one
+        raise TypeError(f"{name} must be a numeric array or tensor, got a {type(x).__name__}: {error}") from error
+    if array.dtype.kind not in "biufc":
+        given = "an array" if type(x) is np.ndarray else f"a {type(x).__name__}"
+        hint = f" If it holds numbers, pass {name}.astype(float)." if hasattr(cast("object", x), "astype") else ""
+        raise TypeError(f"{name} must be a numeric array or tensor, got {given} of dtype {array.dtype}.{hint}")
+    if np.ma.is_masked(x):
+        raise ValueError(f"{name} is an array with masked entries: fill or remove them.")
+    # torch knows neither long doubles nor numbers in the byte order of other machines
+    dtype = np.dtype(np.float64) if array.dtype == np.longdouble else array.dtype.newbyteorder("=")
+    return from_numpy(np.array(array, dtype=dtype, order="C"))
 
 
 def points(x: object, name: str, device: torch.device | str | None = None, least: int = 2) -> Tensor:
@@ -113,18 +124,19 @@ def weights(a: object, n: int, name: str, of: str, like: Tensor) -> Tensor:
     if a is None:
         return like.new_full((n,), 1.0 / n, dtype=like.dtype if like.is_floating_point() else torch.float64)
     t = tensor(a, name, like.device)
-    if like.is_floating_point():
-        t = t.to(like.dtype)
     if t.shape != (n,):
         raise ValueError(f"{name} must have one weight per point of {of}, shape ({n},), got {tuple(t.shape)}.")
     if bool((t < 0).any()):
         raise ValueError(
             f"{name} has negative weights (the first at index {int((t < 0).nonzero()[0, 0])}): masses must be >= 0."
         )
-    if not float(t.sum()) > 0:
+    top = t.max().double()
+    if not float(top) > 0:
         raise ValueError(f"{name} is zero everywhere: at least two points of {of} must carry mass.")
+    shares = t.double() / top  # of which the sum is finite
+    t = (shares / shares.sum()).to(like.dtype if like.is_floating_point() else t.dtype)
     count(int((t > 0).sum()), f"{of}, counting only points of positive weight,")
-    return (t.double() / t.double().sum()).to(t.dtype)
+    return t
 
 
 def cost_matrix(c: object, name: str = "C") -> Tensor:
@@ -185,6 +197,8 @@ def pair(x: Any) -> tuple[Any, Any]:
 
 def positive(value: object, name: str) -> float:
     try:
+        if isinstance(value, str | bytes | bool):
+            raise TypeError
         number = float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError):
         raise TypeError(f"{name} must be a number > 0, got {value!r}.") from None

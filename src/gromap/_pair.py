@@ -12,6 +12,7 @@ from torch import Tensor
 
 from gromap import _check
 from gromap._space import Space
+from gromap.geometry.indexed_costs import Indexed
 
 LARGE = 3000  # points from which numpy arrays go to a GPU, and "auto" builds a pyramid
 
@@ -102,7 +103,7 @@ def spaces_of(X: Any, Y: Any, a: Any, b: Any, cost: Any, dim: Any, device: Any, 
     raw = [not isinstance(Z, Space) for Z in (X, Y)]
     if all(raw) and all(isinstance(Z, Tensor) for Z in (X, Y)) and device is None and X.device != Y.device:
         raise ValueError(f"X is on {X.device} and Y on {Y.device}: move one, or pass device=.")
-    left, right = _same_dtype(X, Y) if all(raw) else (X, Y)
+    left, right = _same_dtype(X, Y, costs) if all(raw) else (X, Y)
     if (
         device is None
         and all(isinstance(z, np.ndarray) for z in (left, right))
@@ -127,13 +128,31 @@ def spaces_of(X: Any, Y: Any, a: Any, b: Any, cost: Any, dim: Any, device: Any, 
     return x, y
 
 
-def _same_dtype(X: Any, Y: Any) -> tuple[Any, Any]:
-    """Two float arrays in the wider precision of both; anything else is left to the checks."""
+def _same_dtype(X: Any, Y: Any, costs: tuple[Any, Any]) -> tuple[Any, Any]:
+    """Two arrays of numbers in the wider precision of both, integers as float64; anything else
+    is left to the checks."""
     x, y = (_check.as_tensor(Z, name) for Z, name in ((X, "X"), (Y, "Y")))
-    if not (x.is_floating_point() and y.is_floating_point()) or x.dtype == y.dtype:
+    left, right = _precision(x, costs[0]), _precision(y, costs[1])
+    if left is None or right is None or left == right:
         return X, Y
-    wide = torch.promote_types(x.dtype, y.dtype)
-    return tuple(t.to(wide).numpy() if _check.is_numpy(Z) else t.to(wide) for t, Z in ((x, X), (y, Y)))  # type: ignore[return-value]
+    wide = torch.promote_types(left, right)
+    return _in_precision(X, x, wide), _in_precision(Y, y, wide)
+
+
+def _precision(z: Tensor, cost: Any) -> torch.dtype | None:
+    """Of coordinates or costs; None for what is neither, such as the indices of a tree."""
+    if z.is_floating_point():
+        return z.dtype
+    return None if z.is_complex() or isinstance(cost, Indexed) else torch.float64
+
+
+def _in_precision(given: Any, z: Tensor, dtype: torch.dtype) -> Any:
+    """Numbers as they were given, but for their precision: what is sparse stays sparse."""
+    if isinstance(given, Tensor):
+        return given.to(dtype)
+    if hasattr(given, "toarray"):
+        return given.astype(str(dtype).removeprefix("torch."))
+    return z.to(dtype).numpy()
 
 
 def default_device(points: int) -> str:
