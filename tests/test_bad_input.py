@@ -73,6 +73,33 @@ CASES = {
     "three dims": (lambda: solve(X, Y, dim=(2, 3, 4)), "a pair"),
     "asymmetric matrix": (lambda: Space.from_costs(MATRIX + np.triu(MATRIX)), "not symmetric"),
     "non-zero diagonal": (lambda: Space.from_costs(MATRIX + 1), "non-zero diagonal"),
+    "a diagonal of ones": (
+        lambda: solve(MATRIX, MATRIX + np.eye(5), cost="precomputed"),
+        r"Y has a non-zero diagonal \(up to 1\).*np\.fill_diagonal\(Y, 0\)",
+    ),
+    "half a matrix": (lambda: solve(np.triu(MATRIX), MATRIX, cost="precomputed"), r"not symmetric.*use X \+ X\.T"),
+    "NaN costs": (lambda: Space.from_costs(spoil(MATRIX, np.nan)), r"C has NaN in 1 of its 25 entries.*\[3, 1\]"),
+    "costs of -inf": (lambda: Space.from_costs(spoil(MATRIX, -np.inf)), "-inf"),
+    "a matrix of one point": (lambda: Space.from_costs(np.zeros((1, 1))), "C has a single point"),
+    "a matrix that is no matrix": (lambda: solve(MATRIX, MATRIX[None], cost="precomputed"), "square.*1, 5, 5"),
+    "an object from a bad matrix": (lambda: gromap.Precomputed(MATRIX + np.triu(MATRIX)), "C is not symmetric"),
+    "matrices for a loss": (lambda: gromap.GromovLoss(cost="precomputed"), r"Space\.from_costs\(C\)"),
+    "edges as costs": (
+        lambda: solve(scipy.sparse.csr_array(MATRIX == 1), MATRIX, cost="precomputed"),
+        r"X is sparse and holds 8 of its 20 costs.*shortest_path\(X, directed=False\).*X\.toarray\(\)",
+    ),
+    "edges as costs in float32": (
+        lambda: solve(MATRIX, scipy.sparse.coo_matrix((MATRIX == 1).astype("f4")), cost="precomputed"),
+        "Y is sparse and holds 8 of its 20 costs",
+    ),
+    "edges as a sparse tensor": (
+        lambda: Space.from_costs(torch.from_numpy(np.where(MATRIX == 1, 1.0, 0.0)).to_sparse()),
+        r"C is sparse.*C\.to_dense\(\)",
+    ),
+    "edges as finite costs": (
+        lambda: Space.from_costs(np.where(MATRIX <= 1, MATRIX, np.inf)),
+        r"C has 12 infinite costs, some between points that finite ones connect.*shortest_path\(C",
+    ),
     "negative costs": (lambda: Space.from_costs(-MATRIX), "negative costs"),
     "matrix not square": (lambda: Space.from_costs(MATRIX[:3]), "square matrix"),
     "unknown cost": (lambda: solve(X, Y, cost="euclidian"), "did you mean 'euclidean'"),
@@ -202,3 +229,59 @@ def test_integers_and_booleans_are_numbers(dtype):
 def test_weights_of_any_size(unit, dtype):
     sol = solve(X.astype(dtype), Y.astype(dtype), a=np.full(12, unit), epsilon=0.1, init="zero")
     assert sol.value == solve(X.astype(dtype), Y.astype(dtype), epsilon=0.1, init="zero").value
+
+
+def in_pieces(*sizes):
+    """Lengths of shortest paths along lines that are not connected."""
+    c = np.full((sum(sizes), sum(sizes)), np.inf)
+    for end, size in zip(np.cumsum(sizes), sizes, strict=True):
+        k = np.arange(size)
+        c[end - size : end, end - size : end] = np.abs(k[:, None] - k)
+    return c
+
+
+def test_a_graph_in_pieces_and_what_its_message_says_to_do():
+    X = in_pieces(5, 20, 9)
+    with pytest.raises(ValueError, match=r"X has 650 infinite costs.* 3 components of 20, 9 and 5 points") as caught:
+        solve(X, MATRIX, cost="precomputed")
+    message = str(caught.value)
+    with pytest.raises(ValueError, match=r"8 components, the largest of 3, 2, 1, 1, 1 and 1 points"):
+        Space.from_costs(torch.from_numpy(in_pieces(1, 1, 1, 2, 3, 1, 1, 1)))
+    names = {"np": np, "scipy": scipy, "X": X}
+    exec("labels = " + message.split("where labels = ")[1].split("; or")[0], names)
+    exec(message.split("with ")[1].split(" and so on")[0], names)
+    part = eval(message.split("one by one, as ")[1].split(" with")[0], names)
+    np.testing.assert_array_equal(part, X[:5, :5])
+    exec(message.split("for instance ")[1].removesuffix("."), names)
+    bridged = names["X"]
+    assert bridged.max() == 1.5 * 19
+    for c in (part, bridged):
+        assert solve(c, MATRIX, cost="precomputed", epsilon=0.1, init="zero").converged
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_costs_in_other_clothes(kind):
+    expected = solve(*TRUE, cost="precomputed", epsilon=0.1, init="zero").value
+    given = [KINDS[kind](c) for c in TRUE]
+    found = solve(*given, cost="precomputed", epsilon=0.1, init="zero").value
+    assert found == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("dtype", ["int64", "uint8", "bool"])
+def test_costs_that_are_integers_or_booleans(dtype):
+    c, d = (np.round(z).astype(dtype) for z in TRUE)
+    options = {"cost": "precomputed", "epsilon": 0.5, "init": "zero", "method": "kernel"}
+    expected = solve(c.astype(float), d.astype(float), **options).value
+    assert solve(c, d, **options).value == solve(c, d.astype("f4"), **options).value == expected
+
+
+def test_sparse_costs_are_taken_if_none_is_missing():
+    given = [scipy.sparse.csr_matrix(c) for c in TRUE]
+    options = {"cost": "precomputed", "epsilon": 0.1, "init": "zero"}
+    assert solve(*given, **options).value == solve(*TRUE, **options).value
+
+
+def test_an_object_of_costs_is_made_from_any_array():
+    cost = gromap.Precomputed(MATRIX.tolist())
+    np.testing.assert_array_equal(Space(np.arange(5), cost=cost).features, Space.from_costs(MATRIX).features)
+    assert cost.to(torch.device("cpu")) is cost

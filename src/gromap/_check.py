@@ -140,21 +140,87 @@ def weights(a: object, n: int, name: str, of: str, like: Tensor) -> Tensor:
 
 
 def cost_matrix(c: object, name: str = "C") -> Tensor:
-    t = tensor(c, name)
+    """A symmetric matrix of finite costs >= 0 with a zero diagonal."""
+    t = real(c, name)
     if t.ndim != 2 or t.shape[0] != t.shape[1]:
         raise ValueError(
             f"{name} must be a square matrix of costs between all pairs of points, got shape {tuple(t.shape)}."
         )
     count(len(t), name)
+    _check_stored(c, name)
+    _check_finite_costs(t, name)
     top = float(t.abs().max())
     diagonal, skew = float(t.diagonal().abs().max()), float((t - t.mT).abs().max())
     if diagonal > 1e-6 * top:
-        raise ValueError(f"{name} has a non-zero diagonal (up to {diagonal:.3g}): a base cost satisfies c(x, x) = 0.")
+        raise ValueError(
+            f"{name} has a non-zero diagonal (up to {diagonal:.3g}): a base cost satisfies c(x, x) = 0. Call "
+            f"np.fill_diagonal({name}, 0); if {name} is a kernel, its cost is "
+            f"np.diag({name})[:, None] + np.diag({name}) - 2 * {name}."
+        )
     if skew > 1e-6 * top:
-        raise ValueError(f"{name} is not symmetric (entries differ by up to {skew:.3g}): use ({name} + {name}.T) / 2.")
+        half = not bool(t.tril().any()) or not bool(t.triu().any())
+        remedy = f"{name} + {name}.T, since one half of it is zero" if half else f"({name} + {name}.T) / 2"
+        raise ValueError(f"{name} is not symmetric (entries differ by up to {skew:.3g}): use {remedy}.")
     if float(t.min()) < 0:
         raise ValueError(f"{name} has negative costs (down to {float(t.min()):.3g}): a base cost is >= 0.")
     return ((t + t.mT) / 2).fill_diagonal_(0.0)
+
+
+def _check_stored(c: object, name: str) -> None:
+    """Refuse a sparse matrix that leaves out pairs: is their cost zero, or infinite?"""
+    if isinstance(c, Tensor) and c.layout != torch.strided:
+        i, j = c.detach().to_sparse_coo().coalesce().indices().cpu().numpy()
+        dense = ".to_dense()"
+    elif hasattr(c, "toarray"):
+        entries = cast("Any", c).tocsr().tocoo()
+        i, j, dense = entries.row, entries.col, ".toarray()"
+    else:
+        return
+    n = len(c) if isinstance(c, Tensor) else cast("Any", c).shape[0]
+    stored, pairs = int((i != j).sum()), n * (n - 1)
+    if stored < pairs:
+        raise ValueError(
+            f"{name} is sparse and holds {stored} of its {pairs} costs between two points. If it holds the edges of a "
+            f"graph, pass the lengths of shortest paths, scipy.sparse.csgraph.shortest_path({name}, directed=False); "
+            f"if the other costs are zero, pass {name}{dense}."
+        )
+
+
+def _check_finite_costs(t: Tensor, name: str) -> None:
+    """Refuse NaN, and infinite costs, which say that a graph is in pieces."""
+    if bool(torch.isfinite(t).all()):
+        return
+    missing = t.isnan()
+    if bool(missing.any()):
+        i, j = missing.nonzero()[0].cpu().numpy()
+        raise ValueError(
+            f"{name} has NaN in {int(missing.sum())} of its {t.numel()} entries, the first at [{i}, {j}]: a cost is "
+            "needed for every pair of points."
+        )
+    if bool(t.isneginf().any()) or bool(t.diagonal().isinf().any()):
+        raise ValueError(f"{name} has entries of -inf, or inf on its diagonal: costs are >= 0, and c(x, x) = 0.")
+    finite = torch.isfinite(t).cpu().numpy()
+    labels: np.ndarray = import_module("scipy.sparse.csgraph").connected_components(finite, directed=False)[1]
+    sizes = np.bincount(labels)
+    found = f"{name} has {int((~finite).sum())} infinite costs"
+    if int((sizes**2).sum()) > int(finite.sum()):
+        raise ValueError(
+            f"{found}, some between points that finite ones connect. If the finite ones are the edges of a graph, pass "
+            f"the lengths of shortest paths, scipy.sparse.csgraph.shortest_path({name}, directed=False)."
+        )
+    raise ValueError(
+        f"{found}: its points fall into {_sizes(sizes)} that no finite cost connects. Match them one by one, as "
+        f"{name}[np.ix_(part, part)] with part = np.flatnonzero(labels == 0) and so on, where labels = "
+        f"scipy.sparse.csgraph.connected_components(np.isfinite({name}))[1]; or bridge them by a finite cost, for "
+        f"instance {name} = np.where(np.isfinite({name}), {name}, 1.5 * {name}[np.isfinite({name})].max())."
+    )
+
+
+def _sizes(sizes: np.ndarray) -> str:
+    """ "3 components of 20, 9 and 5 points", and of many the largest."""
+    ordered = [str(size) for size in np.sort(sizes)[::-1]]
+    which = "" if len(ordered) <= 6 else ", the largest"
+    return f"{len(ordered)} components{which} of {', '.join(ordered[:6][:-1])} and {ordered[:6][-1]} points"
 
 
 def is_count(value: object) -> bool:

@@ -72,8 +72,8 @@ class Space:
     ):
         self.name, self.numpy, self._seed, given = name, _check.is_numpy(X), seed, X
         if isinstance(cost, str) and cost == "precomputed":
-            matrix = _check.cost_matrix(X, name)
-            given, cost = torch.arange(len(matrix), device=device or matrix.device), Precomputed(matrix)
+            cost = Precomputed(X, name)
+            given = torch.arange(cost.size, device=device or cost.matrix.device)
         self.cost: Cost = as_cost(cost)
         if isinstance(self.cost, Indexed):
             points, dtype = _check.indices(given, name, device), self.cost.dtype

@@ -239,6 +239,11 @@ def as_cost(cost: str | Cost | Callable[[Tensor, Tensor], Tensor]) -> Cost:
     if isinstance(cost, str):
         if cost in NAMES:
             return NAMES[cost]
+        if cost == "precomputed":
+            raise ValueError(
+                "cost='precomputed' is known to solve and Space alone, which take X and Y as matrices of costs: here "
+                "pass Space.from_costs(C) for a side that is known by its costs."
+            )
         raise ValueError(
             f"unknown cost {cost!r}:{_check.suggestion(cost, NAMES)} known names: {', '.join(NAMES)}; "
             "costs with parameters are objects: Power(p), Gaussian(sigma), Exponential(sigma), "

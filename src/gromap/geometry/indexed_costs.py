@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gromap import _check
 from gromap._torch import from_numpy
 from gromap.geometry.costs import Cost
 
@@ -34,9 +35,16 @@ class Indexed(Cost):
 @dataclass(frozen=True, eq=False)
 class Precomputed(Indexed):
     """c(i, j) = C[i, j] from a symmetric matrix with a zero diagonal; `Space.from_costs(C)` is
-    the short way."""
+    the short way.
+
+    The matrix may be any array, and is kept as a checked tensor.  name: what errors call it.
+    """
 
     matrix: Tensor = field(repr=False)
+    name: str = field(default="C", repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "matrix", _check.cost_matrix(self.matrix, self.name))
 
     @property
     def cnt(self) -> bool:
@@ -54,7 +62,7 @@ class Precomputed(Indexed):
         return self.matrix[x[:, 0, None], y[:, 0]]
 
     def to(self, device: torch.device) -> Cost:
-        return Precomputed(self.matrix.to(device))
+        return self if self.matrix.device == device else Precomputed(self.matrix.to(device), self.name)
 
 
 @dataclass(frozen=True, eq=False)
