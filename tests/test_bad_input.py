@@ -285,3 +285,77 @@ def test_an_object_of_costs_is_made_from_any_array():
     cost = gromap.Precomputed(MATRIX.tolist())
     np.testing.assert_array_equal(Space(np.arange(5), cost=cost).features, Space.from_costs(MATRIX).features)
     assert cost.to(torch.device("cpu")) is cost
+
+
+def undefined(value):
+    """The Euclidean distance, but for points with a large first coordinate."""
+
+    def cost(x, y):
+        far = (x[:, 0].abs() > 50)[:, None] | (y[:, 0].abs() > 50)
+        d = torch.cdist(x, y, compute_mode="donot_use_mm_for_euclid_dist")
+        return torch.where(far & (d > 0), value, d)
+
+    return cost
+
+
+LONG = np.random.default_rng(2).normal(size=(300, 3))
+SPOILED = LONG.copy()
+SPOILED[[137, 222], 0] = 100.0
+CALLS = {
+    "solve": lambda c: solve(LONG, SPOILED, cost=c),
+    "solve, no unit": lambda c: solve(LONG, SPOILED, cost=c, scale=None),
+    "solve by the kernel": lambda c: solve(LONG, SPOILED, cost=c, method="kernel", init="zero", scale=None),
+    "another solver": lambda c: solve(LONG, SPOILED, cost=c, method="entropic", init="zero", scale=None),
+    "features": lambda c: Space(SPOILED, cost=c, name="Y").features,
+    "landmarks": lambda c: Space(SPOILED, cost=c, name="Y", embedding=gromap.Nystrom(20, refine=0), dim=5).features,
+    "far landmarks": lambda c: (
+        Space(SPOILED, cost=c, name="Y", embedding=gromap.Nystrom(20, 1, "farthest"), dim=5).features
+    ),
+    "negative mass": lambda c: Space(SPOILED, cost=c, name="Y").negative_mass,
+    "moments": lambda c: Space(SPOILED, cost=c, name="Y").moments,
+    "loss": lambda c: gromap.gw_loss(LONG, SPOILED, cost=c),
+    "loss in linear memory": lambda c: gromap.gw_loss(LONG, SPOILED, cost=c, method="cnt"),
+}
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+@pytest.mark.parametrize("call", CALLS)
+def test_a_cost_that_is_no_number_for_a_late_point(call, value, monkeypatch):
+    monkeypatch.setattr("gromap.geometry.eigen.DIRECT_POINTS", 30)
+    with pytest.raises(
+        ValueError, match=r"the cost of Y is NaN or infinite for \d+ pair\(s\) of point (137|222), such as"
+    ):
+        CALLS[call](undefined(value))
+
+
+def test_a_cost_that_is_no_number_for_an_early_point():
+    with pytest.raises(ValueError, match=r"for 298 pair\(s\) of point 77, such as that with point 0: define"):
+        Space(np.delete(SPOILED, 137, 0)[::-1], cost=undefined(np.nan)).features  # noqa: B018
+    with pytest.raises(ValueError, match=r"for 63 pair\(s\) of point 3, such as that with point 0: define"):
+        Space(SPOILED[134:200], cost=undefined(np.inf))
+
+
+def test_a_cost_that_counts_differences():
+    """Integers, and weights in their type would be zero."""
+
+    def differing(x, y):
+        return (x.round()[:, None] != y.round()).sum(-1)
+
+    space, same = (Space(LONG, cost=c) for c in (differing, lambda x, y: differing(x, y).double()))
+    np.testing.assert_array_equal(space.project(LONG), same.project(LONG))
+    np.testing.assert_array_equal(space.moments.squares.numpy(), same.moments.squares.numpy())
+
+
+def test_a_cost_that_is_negative():
+    with pytest.raises(ValueError, match=r"the cost of X is negative \(down to -"):
+        Space(X, cost=lambda x, y: -torch.cdist(x, y))
+
+
+@pytest.mark.parametrize(("dtype", "size"), [("float32", 1e25), ("float64", 1e160), ("float32", 1e-25)])
+@pytest.mark.parametrize("method", ["auto", "kernel"])
+def test_points_out_of_the_range_of_their_numbers(dtype, size, method):
+    x = X.astype(dtype)
+    with pytest.raises(ValueError, match=rf"Y has points .* apart.* out of the range of torch\.{dtype}: divide Y"):
+        solve(x, x * np.array(size, dtype), method=method, init="zero")
+    far = np.r_[LONG, [[1e17] * 3]].astype(dtype)  # which has its place
+    assert np.isfinite(solve(far, far[::-1], method=method, init="zero", max_iter=2).value)

@@ -98,6 +98,18 @@ def points(x: object, name: str, device: torch.device | str | None = None, least
     return tensor(t, name, device)
 
 
+def extent(x: Tensor, power: float, name: str) -> None:
+    """Refuse points whose distances, to a power, are out of the range of their numbers."""
+    size = float((x.amax(0).double() - x.amin(0).double()).abs().max())
+    kind, power = torch.finfo(x.dtype), max(power, 2.0)  # distances are roots of squares
+    low, high = kind.tiny ** (1 / power), (kind.max / x.shape[1]) ** (1 / power)
+    if size > high or 0 < size < low:
+        raise ValueError(
+            f"{name} has points {size:.3g} apart, and powers of this are out of the range of {x.dtype}: divide {name} "
+            "by a unit, or remove points that are far from all others."
+        )
+
+
 def indices(x: object, name: str, device: torch.device | str | None = None, least: int = 2) -> Tensor:
     """Points of an indexed cost, as an (N, 1) tensor of integers."""
     t = as_tensor(x, name)

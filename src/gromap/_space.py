@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -13,6 +14,7 @@ from torch import Tensor
 
 from gromap import _check
 from gromap._progress import Event
+from gromap.geometry.cost_sums import BadCostError, check_sums
 from gromap.geometry.costs import Cost, Radial, as_cost
 from gromap.geometry.embedding import (
     Embedding,
@@ -87,6 +89,8 @@ class Space:
                 )
             dtype = points.dtype
         self.cost.check(points)
+        if self.cost.degree is not None:
+            _check.extent(points, self.cost.degree, name)
         _check_cost(self.cost, points, name)
         like = torch.empty(0, dtype=dtype, device=points.device)
         self.measure = Measure(points, _check.weights(a, len(points), "b" if name == "Y" else "a", name, like))
@@ -181,7 +185,8 @@ class Space:
 
     @cached_property
     def embedding(self) -> Embedding:
-        return embed(self.cost, self.measure, self.dim, self.method, self._seed, lambda: self.negative_mass)
+        with self._all_finite():
+            return embed(self.cost, self.measure, self.dim, self.method, self._seed, lambda: self.negative_mass)
 
     @property
     def is_embedded(self) -> bool:
@@ -202,7 +207,8 @@ class Space:
     def negative_mass(self) -> float:
         """How far the cost is from CNT: the share of negative eigenvalues of the centered kernel
         in Σ|θ|, 0 for a CNT cost."""
-        return negative_mass(self.cost, self.measure)
+        with self._all_finite():
+            return negative_mass(self.cost, self.measure)
 
     @cached_property
     def scale(self) -> float:
@@ -211,14 +217,16 @@ class Space:
         if self.cost.degree is not None:
             scale = self.measure.radius() ** self.cost.degree
         else:
-            scale = float(kernel_diagonal(self.cost, self.measure)[self.measure.support].max())
+            with self._all_finite():
+                scale = float(kernel_diagonal(self.cost, self.measure)[self.measure.support].max())
         return scale if scale > 0 else 1.0
 
     @cached_property
     def moments(self) -> Moments:
         """What the exact costs know beyond the kept axes: the squared norms of the embedding,
         and Σ_k a_k c_ik²."""
-        return moments(self.cost, self.measure)
+        with self._all_finite():
+            return moments(self.cost, self.measure)
 
     @property
     def explained(self) -> float:
@@ -261,22 +269,33 @@ class Space:
                 "CNT cost such as 'euclidean'."
             )
 
+    @contextmanager
+    def _all_finite(self) -> Generator[None]:
+        """Name the point where a sum over all costs shows that one of them is no number: only
+        few points were looked at before."""
+        try:
+            yield
+        except BadCostError as error:
+            raise ValueError(_bad_cost(error, self.measure.points, self.name)) from None
+
     def _out(self, x: Tensor) -> Any:
         return _check.to_array(x.to(self.dtype), self.numpy)
 
 
-def _check_cost(cost: Callable[[Tensor, Tensor], object], points: Tensor, name: str) -> None:
+def _check_cost(cost: Cost, points: Tensor, name: str) -> None:
     """A user's cost on a few points: right shape, finite, symmetric, zero on the diagonal."""
     few = points[: min(len(points), 64)]
-    block = cost(few, few)
+    block: Any = cost(few, few)  # a function may return anything
     if not isinstance(block, Tensor) or block.shape != (len(few), len(few)):
         got = tuple(block.shape) if isinstance(block, Tensor) else type(block).__name__
         raise ValueError(
             f"the cost of {name} must map (n, d) and (m, d) tensors to an (n, m) tensor, got {got} for n = m = "
             f"{len(few)}."
         )
-    if not bool(torch.isfinite(block).all()):
-        raise ValueError(f"the cost of {name} is NaN or infinite on some pairs of points.")
+    try:
+        check_sums(block.sum(1), cost, few, few)
+    except BadCostError as error:
+        raise ValueError(_bad_cost(error, points, name)) from None
     top = float(block.abs().max())
     if float(block.diagonal().abs().max()) > 1e-6 * top:
         raise ValueError(
@@ -284,3 +303,14 @@ def _check_cost(cost: Callable[[Tensor, Tensor], object], points: Tensor, name: 
         )
     if float((block - block.mT).abs().max()) > 1e-5 * top:
         raise ValueError(f"the cost of {name} is not symmetric: c(x, y) and c(y, x) differ.")
+    if float(block.min()) < -1e-6 * top:
+        raise ValueError(f"the cost of {name} is negative (down to {float(block.min()):.3g}): a base cost is >= 0.")
+
+
+def _bad_cost(error: BadCostError, points: Tensor, name: str) -> str:
+    """The same error in terms of the points of a space."""
+    first, other = (int((points == z).all(1).nonzero()[0, 0]) for z in (error.point, error.other))
+    return (
+        f"the cost of {name} is NaN or infinite for {error.pairs} pair(s) of point {first}, such as that with point "
+        f"{other}: define it for all pairs, or remove the point."
+    )

@@ -4,6 +4,9 @@
     cost_gradient(cost, x, a, w)  (N, d)  Σ_k (a_i a_k c_ik + w_ik) ∂c_ik/∂x_i  EGW-Grad
 
 On a CUDA device the sums of radial costs of float32 points go to a fused kernel.
+
+A cost that is NaN or infinite for one pair shows in the sums: `check_sums` looks there, and for the
+pair only if it has to.
 """
 
 from __future__ import annotations
@@ -39,6 +42,28 @@ def cost_apply(cost: CostFunction, x: Tensor, y: Tensor, w: Tensor) -> Tensor:
             block = cost(x[i], y[j])
             out[i] += block @ w[j].to(block.dtype)
     return out
+
+
+class BadCostError(ValueError):
+    """A cost is NaN or infinite between a point and one or more others."""
+
+    def __init__(self, point: Tensor, other: Tensor, pairs: int):
+        """other: the first of those.  pairs: how many there are."""
+        self.point, self.other, self.pairs = point, other, pairs
+        super().__init__(f"the cost is NaN or infinite for {pairs} pairs of the point {point.cpu().numpy()}.")
+
+
+def check_sums(sums: Tensor, cost: CostFunction, x: Tensor, y: Tensor) -> None:
+    """Raise BadCostError for the point with the most bad costs if the sums of c(x_i, y_j) over j
+    show that there are any."""
+    if bool(torch.isfinite(sums).all()):
+        return
+    ones = torch.ones(len(y), 1, dtype=torch.float64, device=y.device)
+    bad = cost_apply(lambda x, y: (~torch.isfinite(cost(x, y))).double(), x, y, ones)[:, 0]
+    if not bool(bad.any()):
+        raise ValueError("the costs are finite, but so large that their sums are not: divide them, or the points.")
+    worst = x[bad.argmax()]
+    raise BadCostError(worst, y[(~torch.isfinite(cost(worst[None], y))[0]).nonzero()[0, 0]], int(bad.max()))
 
 
 def cost_gradient(cost: CostFunction, x: Tensor, a: Tensor, w: Score) -> Tensor:

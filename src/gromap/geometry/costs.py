@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -217,7 +218,10 @@ class Custom(Cost):
         return False
 
     def __call__(self, x: Tensor, y: Tensor) -> Tensor:
-        return self.function(x, y)
+        costs: Any = self.function(x, y)
+        if isinstance(costs, Tensor) and not costs.is_floating_point():  # counts, for example
+            return costs.to(x.dtype)  # sums of integers would take integer weights, all of them zero
+        return costs
 
 
 NAMES: dict[str, Cost] = {

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from gromap._torch import eigh, norm, qr, svd
-from gromap.geometry.cost_sums import cost_apply
+from gromap.geometry.cost_sums import check_sums, cost_apply
 from gromap.geometry.costs import Cost
 
 DENSE_POINTS = 4096  # up to this size the cost matrix is kept (128 MiB in float64)
@@ -52,6 +52,7 @@ class Kernel:
         z = self.costs @ w if self.costs is not None else cost_apply(self.cost, self.points, self.points, w)
         if self.mean is None:
             z, self.mean = z[:, :-1], z[:, -1]
+            check_sums(self.mean, self.cost, self.points, self.points)
         return z
 
     def __call__(self, v: Tensor) -> Tensor:

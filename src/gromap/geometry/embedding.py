@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from gromap._torch import eigh, split, untyped
-from gromap.geometry.cost_sums import cost_apply
+from gromap.geometry.cost_sums import check_sums, cost_apply
 from gromap.geometry.costs import Cost, Power
 from gromap.geometry.eigen import OVERSAMPLING, Eigenpairs, Kernel, KernelPCA, eigenpairs, is_small, krylov
 from gromap.geometry.measure import Measure, drawn_points, farthest_points, nearest, own_generator
@@ -183,6 +183,7 @@ def moments(cost: Cost, measure: Measure) -> Moments:
         skew = x.mT @ (a * s)
         return Moments(s, s**2 + 2 * s * (a @ s) + a @ s**2 + 4 * (x @ covariance * x).sum(-1) - 4 * x @ skew)
     mean, squares = (cost_apply(c, x, x, a[:, None])[:, 0] for c in (cost, cost.squared))
+    check_sums(mean, cost, x, x)
     return Moments(mean - 0.5 * (a @ mean), squares)
 
 
@@ -260,16 +261,20 @@ def _landmark_embedding(
         gap = farthest_points(lambda i: cost(alive, alive[i][None])[:, 0], torch.zeros_like(measure.support[0]), count)
         chosen = measure.support[gap]
     landmarks = points[chosen]
-    if cost.radial is not None:
-        owner = nearest(points, landmarks)
-    else:
-        rows = max(1, (1 << 22) // count)
-        owner = torch.cat([cost(piece, landmarks).argmin(1) for piece in split(points, rows)])
+    owner = nearest(points, landmarks) if cost.radial is not None else _cheapest(cost, points, landmarks)
     mass = torch.zeros(count, dtype=a.dtype, device=a.device).index_add_(0, owner, a)
     full = mass > 0
     exact = KernelPCA(tol=1e-9 if method.refine == 0 else 1e-5)  # beyond this a sweep over all pairs sees no difference
     coarse = Measure(landmarks[full], mass[full])
     return _kernel_pca(cost, coarse, min(dim, len(coarse)), exact, 0, negative)
+
+
+def _cheapest(cost: Cost, points: Tensor, landmarks: Tensor) -> Tensor:
+    """The index of the landmark of the smallest cost for each point.  (N,)"""
+    pieces = split(points, max(1, (1 << 22) // len(landmarks)))
+    found = [(costs.argmin(1), costs.sum(1)) for costs in (cost(piece, landmarks) for piece in pieces)]
+    check_sums(torch.cat([sums for _, sums in found]), cost, points, landmarks)
+    return torch.cat([owner for owner, _ in found])
 
 
 def _recenter(coarse: Embedding, measure: Measure) -> Embedding:
