@@ -359,3 +359,17 @@ def test_points_out_of_the_range_of_their_numbers(dtype, size, method):
         solve(x, x * np.array(size, dtype), method=method, init="zero")
     far = np.r_[LONG, [[1e17] * 3]].astype(dtype)  # which has its place
     assert np.isfinite(solve(far, far[::-1], method=method, init="zero", max_iter=2).value)
+
+
+@pytest.mark.parametrize(("dtype", "epsilon"), [("float32", 1e-10), ("float64", 1e-18), ("float64", 1e-300)])
+@pytest.mark.parametrize("init", ["auto", "zero"])
+def test_epsilon_below_the_rounding_errors(dtype, epsilon, init):
+    """It ended in an error of svd, or in NaN."""
+    x, y = X.astype(dtype), Y.astype(dtype)
+    with pytest.raises(ValueError, match=rf"epsilon = {epsilon:g} is too small for torch\.{dtype}.*epsilon >= "):
+        solve(x, y, epsilon=epsilon, init=init)
+    with pytest.raises(ValueError, match="is too small for"):
+        gromap.gw_loss(1e3 * x, 1e3 * y, epsilon=epsilon, init=init)
+    with pytest.raises(ValueError, match="is too small for"):
+        solve(x, y, scale=1e-200 if dtype == "float64" else 1e-9, init=init)
+    assert np.isfinite(solve(x, y, epsilon=40 * np.finfo(dtype).eps, init=init, max_iter=2).value)

@@ -15,6 +15,10 @@ from gromap._space import Space
 from gromap.geometry.indexed_costs import Indexed
 
 LARGE = 3000  # points from which numpy arrays go to a GPU, and "auto" builds a pyramid
+# the least temperature, in rounding errors of an energy: scores are up to 20 energies, so that
+# theirs are 80 nats there, which float32 can hardly take the exponential of
+COLDEST = 0.25
+RAISED = {torch.float32: ", pass float64 data", torch.float64: ""}  # what else helps
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,6 +31,14 @@ class Pair:
     eps: float
     units: tuple[float, float] = (1.0, 1.0)
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        least = COLDEST * torch.finfo(self.dtype).eps * self.energy_unit
+        if not self.eps >= least:
+            raise ValueError(
+                f"epsilon = {self.eps:.3g} is too small for {self.dtype}: between these costs its rounding errors are "
+                f"larger. Choose epsilon >= {least:.1g}{RAISED[self.dtype]}, or a larger scale."
+            )
 
     @classmethod
     def of(
@@ -73,7 +85,7 @@ class Pair:
     def energy_unit(self) -> float:
         """One unit of energy, in which tolerances are given: both costs at their own scale,
         whatever `units` are."""
-        return self.x.scale * self.y.scale / (self.units[0] * self.units[1])
+        return (self.x.scale / self.units[0]) * (self.y.scale / self.units[1])
 
     @property
     def weights(self) -> tuple[Tensor, Tensor]:
