@@ -373,3 +373,28 @@ def test_epsilon_below_the_rounding_errors(dtype, epsilon, init):
     with pytest.raises(ValueError, match="is too small for"):
         solve(x, y, scale=1e-200 if dtype == "float64" else 1e-9, init=init)
     assert np.isfinite(solve(x, y, epsilon=40 * np.finfo(dtype).eps, init=init, max_iter=2).value)
+
+
+@pytest.mark.filterwarnings("ignore:the cost of")
+def test_more_axes_than_a_cost_has():
+    """|x - x'|⁴ has many negative eigenvalues, to which no axis belongs."""
+    options = {"cost": "precomputed", "epsilon": 0.1, "init": "zero", "max_iter": 1}
+    with pytest.raises(ValueError, match=r"dim = 12 axes for X.*eigenvalues but (\d) are negative: choose dim <= \1,"):
+        solve(*QUARTIC, dim=(12, 1), **options)
+    with pytest.raises(ValueError, match=r"dim = 9 axes for Y"):
+        solve(*[Space.from_costs(c, dim=d) for c, d in zip(QUARTIC, (1, 9), strict=True)], epsilon=0.1)
+    with pytest.raises(ValueError, match=r"dim = 12 axes for X"):
+        gromap.gw_loss(X, Y, cost=gromap.Power(4), dim=(12, 9), method="cnt", epsilon=100.0, init="zero")
+
+
+@pytest.mark.filterwarnings("ignore:the cost of")
+def test_axes_that_are_zero_are_no_error():
+    """Of "auto", of costs that are CNT, of points that coincide, and of methods that keep signs."""
+    options = {"epsilon": 0.1, "init": "zero", "max_iter": 1}
+    assert solve(*QUARTIC, cost="precomputed", **options).stats.explained == pytest.approx((1, 1))
+    assert solve(*TRUE, cost="precomputed", dim=(12, 9), **options).stats.explained == pytest.approx((1, 1))
+    solve(*[c.astype("f4") for c in TRUE], cost="precomputed", dim=(12, 9), **options)
+    solve(np.repeat(X, 2, 0), Y, cost=lambda x, y: torch.cdist(x, y, p=1), dim=(24, 9), **options)
+    solve(X, Y, cost=gromap.Power(4), dim=(12, 9), method="lowrank-cost", **options)
+    gromap.gw_loss(X, Y, cost=gromap.Power(4), method="cnt", epsilon=100.0, init="zero")
+    gromap.gradient_flow(X, Y, cost=gromap.Power(4), epsilon=100.0, init="zero", steps=1)

@@ -9,6 +9,7 @@ import os
 import sys
 import warnings
 from collections.abc import Iterable
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
@@ -240,15 +241,22 @@ def is_count(value: object) -> bool:
     return isinstance(value, int | np.integer) and not isinstance(value, bool) and cast("int", value) >= 1
 
 
+@dataclass(frozen=True)
+class Auto:
+    """dim="auto" where it stands for another number of axes."""
+
+    axes: int = 20
+
+
 def is_auto(value: object) -> bool:
-    return isinstance(value, str) and value == "auto"
+    return isinstance(value, Auto) or (isinstance(value, str) and value == "auto")
 
 
 def dimension(dim: object, n: int, name: str) -> int | float:
     """An embedding dimension in 1 .. n, or a share of variance in (0, 1). "auto": 20, or n if
     there are fewer points."""
     if is_auto(dim):
-        return min(20, n)
+        return min(dim.axes if isinstance(dim, Auto) else Auto.axes, n)
     if isinstance(dim, bool) or not isinstance(dim, int | float | np.integer | np.floating):
         raise TypeError(f"dim must be 'auto', an int, a share of variance in (0, 1), or a pair of them, got {dim!r}.")
     number = cast("float", dim)  # numpy's numbers are as good as Python's

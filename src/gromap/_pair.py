@@ -104,7 +104,8 @@ class Pair:
         return self.x.is_embedded and self.y.is_embedded
 
     def warn_if_not_cnt(self) -> None:
-        """Tell of each cost of which an embedding drops more than a hundredth."""
+        """Tell of each cost of which an embedding drops more than a hundredth, and refuse axes
+        that it does not have."""
         self.x.warn_if_not_cnt("X")
         self.y.warn_if_not_cnt("Y")
 

@@ -94,7 +94,7 @@ class Space:
         _check_cost(self.cost, points, name)
         like = torch.empty(0, dtype=dtype, device=points.device)
         self.measure = Measure(points, _check.weights(a, len(points), "b" if name == "Y" else "a", name, like))
-        self.dim = _check.dimension(dim, len(points), name)
+        self.dim, self._chosen = _check.dimension(dim, len(points), name), not _check.is_auto(dim)
         if isinstance(embedding, str):
             _check.choice(embedding, ["auto"], "embedding")
             n = len(points)
@@ -259,9 +259,21 @@ class Space:
         return self._out(self.embedding.project(new.to(self.measure.points.dtype)))
 
     def warn_if_not_cnt(self, side: str) -> None:
-        """side: "X" or "Y", what a space without a name is called."""
-        if not self.cost.cnt and self.negative_mass > 0.01:
-            name = side if self.name in UNNAMED else self.name
+        """Warn where the embedding drops more than a hundredth of the spectrum, and refuse a
+        `dim` with axes that it does not have.
+
+        side: "X" or "Y", what a space without a name is called.
+        """
+        if self.cost.cnt:
+            return
+        name = side if self.name in UNNAMED else self.name
+        if self._chosen and isinstance(self.dim, int) and self.embedding.missing:
+            most = self.dim - self.embedding.missing
+            raise ValueError(
+                f"dim = {self.dim} axes for {name}, but the cost is not conditionally of negative type, and all of its "
+                f"eigenvalues but {most} are negative: choose dim <= {most}, 'auto', or a share such as 0.99."
+            )
+        if self.negative_mass > 0.01:
             _check.warn(
                 f"the cost of {name} is not conditionally of negative type: {self.negative_mass:.1%} of its "
                 "spectrum is negative and was left out of the embedding. The match minimizes a different cost; use "

@@ -31,6 +31,7 @@ from gromap.geometry.measure import Measure, drawn_points, farthest_points, near
 
 ROUGH = 1e-2  # residual of eigenvectors that a sweep should have mended: landmarks gave no start for it
 CUTOFF = 1e-13  # eigenvalues below this share of the largest are rounding errors: their features are zero
+NEGATIVE = 1e-6  # and those below minus this share are negative, also for costs in float32
 # the largest share of negative eigenvalues from which the sum of the positive ones is estimated: it
 # grows as 1 / (1 - 2 share), beyond any use as the share comes near one half
 MOST_NEGATIVE = 0.49
@@ -69,6 +70,7 @@ class Embedding:
     variance: float  # of the full embedding: the sum of the positive eigenvalues of A, known or estimated
     residual: float  # largest |A V_d - θ_d V_d| / θ_1
     project: Callable[[Tensor], Tensor]
+    missing: int = 0  # axes at the end that are zero since their eigenvalues are negative, where this is known
 
     @property
     def shares(self) -> Tensor:
@@ -229,7 +231,8 @@ def _from_eigenpairs(kernel: Kernel, found: Eigenpairs, negative: Callable[[], f
         return -0.5 * cost_apply(cost, new, points, b) + shift
 
     variance = _positive_sum(kernel, found, negative)
-    return Embedding(features - mean, torch.where(kept, theta, 0.0), variance, found.residual, project)
+    missing = int((theta < -NEGATIVE * theta.abs().max()).sum())
+    return Embedding(features - mean, torch.where(kept, theta, 0.0), variance, found.residual, project, missing)
 
 
 def _positive_sum(kernel: Kernel, found: Eigenpairs, negative: Callable[[], float]) -> float:

@@ -25,7 +25,7 @@ from gromap import _check
 from gromap._progress import Event
 from gromap._space import Space
 from gromap.geometry.indexed_costs import Indexed
-from gromap.learn.losses import LOSS_AXES, GromovLoss
+from gromap.learn.losses import GromovLoss, axes
 from gromap.solvers.protocol import Callback, Solver
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ def gradient_flow(
     >>> flow.points.shape, bool(flow.losses[-1] < 0.3 * flow.losses[0])
     ((20, 2), True)
     """
-    dims, start, numpy = _check.pair(dim), _check.points(X, "X"), _check.is_numpy(X)
+    dims, start, numpy = axes(dim), _check.points(X, "X"), _check.is_numpy(X)
     loss = GromovLoss(
         cost=cost,
         epsilon=epsilon,
@@ -167,7 +167,7 @@ def _fixed_space(Y: Any, b: Any, cost: Any, dim: Any, like: Tensor) -> Space:
     """The target, in the precision and on the device of the cloud that flows to it."""
     points = _check.as_tensor(Y, "Y")
     points = points.to(like.device) if isinstance(cost, Indexed) else points.to(like)
-    return Space(points, b, cost=cost, dim=min(LOSS_AXES, len(points)) if _check.is_auto(dim) else dim, name="Y")
+    return Space(points, b, cost=cost, dim=dim, name="Y")
 
 
 @dataclass(frozen=True)

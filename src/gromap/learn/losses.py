@@ -141,7 +141,7 @@ class GromovLoss(torch.nn.Module):
                 )
         asked = [isinstance(t, Tensor) and t.requires_grad and torch.is_grad_enabled() for t in (X, Y, a, b)]
         with torch.no_grad(), torch.autocast(_device(X, Y).type, enabled=False):
-            x, y = spaces_of(X, Y, a, b, self.cost, _axes(self.dim, X, Y), None, self.seed)
+            x, y = spaces_of(X, Y, a, b, self.cost, axes(self.dim), None, self.seed)
             memory = self._memory.setdefault(item, _Memory())
             value, depends_on = self._terms(x, y, memory)
             known = [m.status for m in (memory.cross, memory.left, memory.right) if m is not None]
@@ -282,13 +282,10 @@ def _tangent(gradient: Tensor, space: Space, given: Tensor) -> Tensor:
     return (gradient - space.measure.weights.double() @ gradient) / given.double().sum()
 
 
-def _axes(dim: Any, X: Any, Y: Any) -> Any:
-    """`dim`, or 50 and as many as there are points where these are fewer; a Space has its own."""
-    pair = _check.pair(dim)
-    sides = zip(pair, (X, Y), strict=True)
-    return tuple(
-        min(LOSS_AXES, max(1, len(Z))) if _check.is_auto(d) and not isinstance(Z, Space) else d for d, Z in sides
-    )
+def axes(dim: Any) -> tuple[Any, Any]:
+    """`dim` of both sides, where "auto" means 50."""
+    left, right = (_check.Auto(LOSS_AXES) if _check.is_auto(d) else d for d in _check.pair(dim))
+    return left, right
 
 
 def _fixed(scale: object) -> float | None:
