@@ -351,6 +351,7 @@ def test_a_cost_that_is_negative():
         Space(X, cost=lambda x, y: -torch.cdist(x, y))
 
 
+@pytest.mark.filterwarnings("ignore:point")
 @pytest.mark.parametrize(("dtype", "size"), [("float32", 1e25), ("float64", 1e160), ("float32", 1e-25)])
 @pytest.mark.parametrize("method", ["auto", "kernel"])
 def test_points_out_of_the_range_of_their_numbers(dtype, size, method):

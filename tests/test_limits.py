@@ -169,3 +169,108 @@ def test_solutions_say_what_was_chosen():
 def test_bad_truncation(bad):
     with pytest.raises(ValueError, match="truncation is a share of mass"):
         CntGW(truncation=bad)
+
+
+METHODS = ["cnt", "kernel", "multiscale"]
+
+
+def bent(n):
+    """Points of a curve without symmetry, a permutation, and the same points in that order."""
+    t = np.linspace(0, 1, n)
+    x, order = np.stack([t, t**2, np.sin(5 * t)], 1), np.random.default_rng(0).permutation(n)
+    return x, order, x[order]
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("cost", ["euclidean", "sqeuclidean"])
+def test_no_point_apart_from_another(method, cost):
+    """Any plan is as good as another one: the product of the weights has the most entropy."""
+    x, y = np.full((40, 3), 0.1), np.full((30, 2), 1e8 + 0.1)
+    sol = solve(x, y, cost=cost, method=method)
+    assert sol.converged
+    np.testing.assert_allclose(sol.plan.dense(), 1 / 1200, rtol=1e-9)
+    one = solve(x, surface(30, 0, "float64"), cost=cost, method=method)
+    np.testing.assert_allclose(one.plan.dense(), 1 / 1200, rtol=1e-6)
+    assert np.isfinite(one.value)
+    assert one.converged
+
+
+def test_losses_and_spaces_without_any_distance():
+    x, y = torch.ones(20, 3, requires_grad=True), torch.ones(15, 2)
+    loss = gromap.GromovLoss(epsilon=0.1)
+    loss(x, y).backward()
+    assert not x.grad.any()
+    loss(x, torch.rand(15, 2)).backward()
+    assert x.grad.isfinite().all()
+    space = gromap.Space(np.ones((20, 3)))
+    assert (space.explained, space.negative_mass, space.scale) == (1.0, 0.0, 1.0)
+    assert not space.features.any()
+    assert gromap.Space(np.ones((20, 3)), dim=0.9).features.shape == (20, 1)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("cost", ["euclidean", "sqeuclidean"])
+def test_points_of_a_line_in_many_dimensions(method, dtype, cost):
+    t, order = np.linspace(0, 1, 80) ** 2, np.random.default_rng(0).permutation(80)
+    x = np.outer(t, np.random.default_rng(1).normal(size=10))
+    sol = solve(x.astype(dtype), (x[order] + 3).astype(dtype), cost=cost, method=method, epsilon=1e-4)
+    assert sol.converged
+    assert np.abs(t[order][sol.map()] - t).max() < 0.05
+    assert gromap.Space(x, cost=cost, dim=0.8).features.shape[1] <= 3
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_an_outlier_is_matched_and_told_of(method, dtype):
+    x, order, y = bent(200)
+    x[7] = 1e6
+    y = x[order].astype(dtype)
+    with pytest.warns(UserWarning, match=r"point \d+ of [XY] is [\d.]+e\+06 times as far out.* the weight 0") as caught:
+        sol = solve(x.astype(dtype), y, method=method)
+    there = int(np.flatnonzero(order == 7)[0])
+    assert [str(w.message).split(" is ")[0] for w in caught] == ["point 7 of X", f"point {there} of Y"]
+    assert sol.converged
+    assert sol.map()[7] == there
+    a = np.where(np.arange(200) == 7, 0.0, 1.0)  # what the message says
+    sol = solve(x.astype(dtype), y, a, a[order], method=method)
+    others = np.delete(np.arange(200), 7)
+    assert np.abs(x[order][sol.map()] - x)[others].max() < 0.05
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_cloud_with_long_tails_is_no_outlier():
+    x = np.random.default_rng(0).lognormal(0, 1, size=(500, 2))
+    solve(x, x, epsilon=0.01, init="zero", max_iter=1)
+    x[0] = 1e4
+    solve(x, x, epsilon=1e-6, init="zero", max_iter=1, scale=1.0)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_constant_costs(method, dtype):
+    zero, one = np.zeros((20, 20), dtype), 1 - np.eye(15, dtype=dtype)
+    for c, d in ((zero, one), (zero, zero), (one, zero[:15, :15])):
+        sol = solve(c, d, cost="precomputed", method=method, scale=None)
+        np.testing.assert_allclose(sol.plan.dense(), 1 / (len(c) * len(d)), rtol=1e-3)
+        product = (c**2).mean() + (d**2).mean() - 2 * c.mean() * d.mean()
+        assert sol.value_gw == pytest.approx(float(product), abs=1e-4)
+    sol = solve(one, one, cost="precomputed", method=method, epsilon=1e-3)
+    assert sorted(sol.map()) == list(range(15))  # any permutation
+    assert sol.value_gw == pytest.approx(0, abs=1e-3)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_two_points(method):
+    """Both maps are isometries, or one is where the weights differ."""
+    x, y = np.array([[0.0, 0.0], [3.0, 4.0]]), np.array([[1.0], [6.0]])
+    sol = solve(x, y, [1, 3], [3, 1], method=method, epsilon=1e-3)
+    assert sol.value_gw == pytest.approx(0, abs=1e-6)
+    np.testing.assert_allclose(sol.plan.dense(), [[0, 0.25], [0.75, 0]], atol=1e-3)
+    same = solve(x, y, method=method)
+    assert same.value == pytest.approx(1e-3 * np.log(2), rel=1e-2)  # ε KL of a permutation
+    many = solve(x, surface(30, 0, "float64"), method=method)
+    assert many.converged
+    matrices = solve(1 - np.eye(2), 1 - np.eye(2), cost="precomputed", method=method)
+    assert matrices.value_gw == pytest.approx(0, abs=1e-6)
+    assert float(gromap.gw_loss(x, y, epsilon=0.1)) == pytest.approx(0, abs=1e-6)

@@ -58,7 +58,11 @@ class Pair:
         """From what the user gives."""
         eps = _check.positive(epsilon, "epsilon")
         x, y = spaces_of(X, Y, a, b, cost, dim, device, seed)
-        return cls(x, y, eps, units_of(x, y, scale), seed)
+        pair = cls(x, y, eps, units_of(x, y, scale), seed)
+        if isinstance(scale, str):
+            x.warn_if_far("X", eps)
+            y.warn_if_far("Y", eps)
+        return pair
 
     @property
     def shape(self) -> tuple[int, int]:

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 KERNEL_PCA_POINTS = 4096  # up to this many points `embedding="auto"` is exact kernel PCA
 # and up to this many it refines Nyström by a sweep over all pairs: spectra right to 3e-6, not 4e-4
 REFINED_POINTS = 50_000
+FAR = 100  # times the radius of half of the points, from where a point is looked at as an outlier
 UNNAMED = ("X", "Y", "C")  # what spaces are called that were given no name
 
 
@@ -279,6 +280,23 @@ class Space:
                 "spectrum is negative and was left out of the embedding. The match minimizes a different cost; use "
                 "method='kernel' for the exact one or 'lowrank-cost' in linear memory (they may oscillate), or a "
                 "CNT cost such as 'euclidean'."
+            )
+
+    def warn_if_far(self, side: str, eps: float) -> None:
+        """Warn of a point so far from all others that these look alike in units of its distance,
+        at the temperature eps.
+
+        side: "X" or "Y", what a space without a name is called.
+        """
+        if self.cost.degree is None:
+            return
+        radius, half = self.scale ** (1 / self.cost.degree), self.measure.half_radius()
+        if half > 0 and radius > FAR * half and (half / radius) ** (2 * self.cost.degree) < eps:
+            far, name = self.measure.farthest(), side if self.name in UNNAMED else self.name
+            _check.warn(
+                f"point {far} of {name} is {radius / half:.2g} times as far out as half of the points. Costs are in "
+                f"units of its distance, in which most points look alike at epsilon = {eps:g}: leave it out, or give "
+                "it the weight 0."
             )
 
     @contextmanager

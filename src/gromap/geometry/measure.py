@@ -17,6 +17,7 @@ KMEANS_PAIRS = 5e9  # pairs of points and cells up to which k-means improves the
 DENSE_PAIRS = 1 << 24  # pairs of points and cells whose distances are all written down
 FARTHEST_CELLS = 500  # cells that start from farthest points, which takes a pass over the cloud each
 ONE_PROGRAM = 10_000  # points that one program on a GPU walks over faster than many can be launched
+MEDIAN_POINTS = 10_000  # of which a median is taken
 SEED_OFFSET = 0x6D6170  # added to seeds
 
 
@@ -49,8 +50,28 @@ class Measure:
 
     def radius(self) -> float:
         """The largest distance between the weighted mean and a point that carries mass."""
+        return float(self._distances()[self.support].max())
+
+    def farthest(self) -> int:
+        """The point at this distance."""
+        return int(self.support[self._distances()[self.support].argmax()])
+
+    def half_radius(self) -> float:
+        """The distance from the median within which half of the points lie that carry mass,
+        about."""
+        x = _sample(self.points[self.support]).double()
+        return float(norm(x - x.median(0).values, dim=-1).median())
+
+    def _distances(self) -> Tensor:
+        """Of all points from the weighted mean.  (N,)"""
         x = self.points.double()
-        return float(norm((x - self.weights.double() @ x)[self.support], dim=-1).max())
+        x = x - x[self.support[0]]  # points that are all equal are exactly at their mean
+        return norm(x - self.weights.double() @ x, dim=-1)
+
+
+def _sample(x: Tensor) -> Tensor:
+    """Points enough for a median, evenly from the whole."""
+    return x[:: -(-len(x) // MEDIAN_POINTS)]
 
 
 def farthest_points(gap_to: Callable[[Tensor], Tensor], first: Tensor, k: int) -> Tensor:
@@ -84,7 +105,7 @@ def drawn_points(a: Tensor, k: int, generator: torch.Generator) -> Tensor:
 
 def nearest(x: Tensor, centers: Tensor) -> Tensor:
     """The index of the center next to each point, in Euclidean distance.  (N,)"""
-    origin = centers.mean(0)
+    origin = _sample(centers).median(0).values  # a mean may lie far from all but one
     unit = (centers - origin).abs().max().clamp(min=1e-30)
     return _nearest((x - origin) / unit, (centers - origin) / unit)
 
