@@ -9,6 +9,7 @@ import torch
 
 import gromap
 from gromap import CntGW, Interrupted, Loop, Multiscale, Sinkhorn, solve
+from gromap.search.anneal import SmallPair
 from gromap.solvers import cnt, loop
 from tests.conftest import cloud
 
@@ -139,15 +140,15 @@ def test_ctrl_c_leaves_the_best_state(method):
 
 def test_ctrl_c_during_the_search(monkeypatch):
     x, y = surface(500, 0), surface(480, 1)
-    real, calls = loop.sinkhorn, []
+    real, calls = SmallPair.step, []
 
     def press(*args):
         calls.append(0)
-        if len(calls) == 4:
+        if len(calls) == 40:
             raise KeyboardInterrupt
         return real(*args)
 
-    monkeypatch.setattr(loop, "sinkhorn", press)
+    monkeypatch.setattr(SmallPair, "step", press)
     with pytest.raises(Interrupted) as caught:
         solve(x, y)
     monkeypatch.undo()

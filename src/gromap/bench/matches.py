@@ -44,6 +44,7 @@ class Extent:
     dtype: torch.dtype
     device: torch.device
     dim: int = DIM
+    scale: float = 1.0
 
     def __len__(self) -> int:
         return self.points

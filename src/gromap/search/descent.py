@@ -1,5 +1,5 @@
-"""Batches of starts down to distinct minima: a few outer steps at a time, starts that came
-together merged on the way."""
+"""Batches of starts down to the minima that are nearest to them, for the landscape: a few outer
+steps at a time, starts that came together merged on the way."""
 
 from __future__ import annotations
 
@@ -8,13 +8,19 @@ import torch
 from torch import Tensor
 
 from gromap._torch import from_numpy, norm, untyped
-from gromap.search.budget import SearchBudget
 from gromap.solvers.cnt import CntProblem
 from gromap.solvers.loop import alternate, transport_value
 from gromap.solvers.protocol import Begin, Loop, Minima
 from gromap.transport.backend import fused_for
 from gromap.transport.cuda_graph import StepGraph
 from gromap.transport.sinkhorn import Potentials, Sinkhorn
+
+ROUND_STEPS = 3  # outer steps until starts that came together are merged
+ROUNDS = 8  # of these, at most: 4 missed a valley of the man by 0.4 %
+SINKHORN_STEPS = 31  # of each outer step
+MARGINAL_TOL = 5e-3  # misplaced mass at which it ends
+SETTLED_SHARE = 0.1  # of the tolerance of the energy, for 8 |Γ - Γ'|² of one step, at which a start has settled
+SAME_GAMMA = 0.15  # relative distance of two Γ that count as one, entries in units of √(σ_d σ_e)
 
 
 def axis_units(problem: CntProblem) -> Tensor:
@@ -29,32 +35,25 @@ def descend(
     problem: CntProblem,
     gamma: Tensor,
     tol: float,
-    budget: SearchBudget,
     *,
-    keep: int | None = None,
     count: Tensor | None = None,
-    sinkhorn_steps: int | None = None,
-    rounds: int | None = None,
-    launch_steps: int | None = None,
+    sinkhorn_steps: int = SINKHORN_STEPS,
+    rounds: int = ROUNDS,
 ) -> Minima:
     """Run a batch of starts down to distinct minima; small clouds on a GPU take one launch for
     all of it.
 
-    tol: energies that change by less in a round have settled.  keep: of the distinct ones, the
-    worse third is dropped in each round, down to so many; None = all stay to the end.  count: how
-    many starts each one stands for.  launch_steps: outer steps in one launch, None = those of all
-    rounds.
+    tol: energies that change by less in a round have settled.  count: how many starts each one
+    stands for.
     """
-    rounds = budget.rounds if rounds is None else rounds
-    inner = budget.sinkhorn_steps if sinkhorn_steps is None else sinkhorn_steps
     count, unit = gamma.new_ones(len(gamma)) if count is None else count, axis_units(problem)
-    found = _launch(problem, gamma, count, tol, budget, inner, launch_steps or budget.round_steps * rounds)
+    found = _launch(problem, gamma, count, tol, sinkhorn_steps, ROUND_STEPS * rounds)
     if found is not None:  # starts run side by side there, so that merging them saves no time
-        return found if rounds == 1 else _merged(found, unit, budget.same_gamma)[0].take(slice(keep))
+        return _merged(found, unit)[0]
     options = Loop(
-        Sinkhorn(inner, tol=budget.marginal_tol),
+        Sinkhorn(sinkhorn_steps, tol=MARGINAL_TOL),
         adaptive=False,
-        max_iter=budget.round_steps,
+        max_iter=ROUND_STEPS,
         tol=1e-3 * tol / problem.unit,
     )
     f, g = (w.new_zeros(len(gamma), len(w)) for w in (problem.a, problem.b))
@@ -63,17 +62,13 @@ def descend(
         end = alternate(problem, Begin(found.gamma, Potentials(found.f, found.g)), options, graph=graph)
         settled = (found.energy - end.energy).abs() <= tol
         found = Minima(end.gamma, end.energy, end.duals.f, end.duals.g, found.count)
-        found, pick = _merged(found, unit, budget.same_gamma)
-        most = None if keep is None else max(keep, 2 * len(found) // 3)
-        found, pick = found.take(slice(most)), pick[:most]
+        found, pick = _merged(found, unit)
         if bool(settled[pick].all()):
             break
     return found
 
 
-def _launch(
-    problem: CntProblem, gamma: Tensor, count: Tensor, tol: float, budget: SearchBudget, inner: int, outer: int
-) -> Minima | None:
+def _launch(problem: CntProblem, gamma: Tensor, count: Tensor, tol: float, inner: int, outer: int) -> Minima | None:
     """Where a batch of starts is after so many outer steps, or has settled; None where no kernel
     serves such clouds."""
     if not fused_for(problem.x):
@@ -83,7 +78,7 @@ def _launch(
     if not descent_kernel.serves(problem.x, problem.y):
         return None
     clouds = problem.x, problem.y, (problem.x_norms, problem.y_norms), (problem.log_a, problem.log_b)
-    limits = outer, inner, budget.marginal_tol, budget.settled_share * tol
+    limits = outer, inner, MARGINAL_TOL, SETTLED_SHARE * tol
     end = descent_kernel.descents(*clouds, gamma, problem.eps, *limits)
     if end is None:
         return None
@@ -91,23 +86,12 @@ def _launch(
     return Minima(end.gamma, energy, end.f, end.g, count)
 
 
-def _merged(minima: Minima, unit: Tensor, same: float) -> tuple[Minima, Tensor]:
+def _merged(minima: Minima, unit: Tensor) -> tuple[Minima, Tensor]:
     """The distinct ones, and which these are."""
     energy = minima.energy.nan_to_num(nan=torch.inf)
-    pick, count = distinct(minima.gamma / unit, energy, minima.count, same)
+    pick, count = distinct(minima.gamma / unit, energy, minima.count, SAME_GAMMA)
     gamma, energy, f, g = (z[pick] for z in (minima.gamma, energy, minima.f, minima.g))
     return Minima(gamma, energy, f, g, count), pick
-
-
-def cooled(problem: CntProblem, gamma: Tensor, tol: float, budget: SearchBudget) -> tuple[Tensor, Tensor]:
-    """Γ after a few outer steps at each of the heats, merged, and how many starts each one
-    stands for.  (K, D, E), (K,)"""
-    count = gamma.new_ones(len(gamma))
-    for eps in (share * problem.constant for share in budget.heats):
-        if eps > problem.eps:
-            warm = descend(problem.at(eps), gamma, tol, budget, count=count, rounds=1)
-            gamma, count = warm.gamma, warm.count
-    return gamma, count
 
 
 def merge(gamma: Tensor, energy: Tensor, same: float) -> Tensor:

@@ -23,8 +23,7 @@ from gromap._pair import Pair
 from gromap._plan import Plan
 from gromap._solution import Solution
 from gromap._torch import norm, split, svd
-from gromap.search.budget import SearchBudget
-from gromap.search.descent import axis_units, descend, distinct
+from gromap.search.descent import SAME_GAMMA, axis_units, descend, distinct
 from gromap.search.proposals import random_starts, sign_flips
 from gromap.search.starts import LinearMap
 from gromap.solvers import CntGW, Loop, Solver
@@ -40,6 +39,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 BATCH = 100  # starts that run together
+ROUGHLY = 10.0  # times the tolerance, for starts that are not told apart yet
 LISTED = 15  # minima that are listed where nearly every start ends at one of its own
 
 
@@ -218,13 +218,12 @@ def landscape(
     solver = CntGW()
     solver.check(pair)
     coarse = solver.problem(pair).coarser(points, points)
-    budget, tol = SearchBudget.on(pair.device), Loop.tol * coarse.unit
+    tol = Loop.tol * coarse.unit
     gamma = torch.cat([sign_flips(*coarse.spread), random_starts(*coarse.spread, starts, seed)])[:starts]
-    parts = [descend(coarse, part, budget.tol_share * tol, budget) for part in split(gamma, BATCH)]
+    parts = [descend(coarse, part, ROUGHLY * tol) for part in split(gamma, BATCH)]
     gamma, energy, count = (torch.cat(z) for z in zip(*((m.gamma, m.energy, m.count) for m in parts), strict=True))
-    pick, count = distinct(gamma / axis_units(coarse), energy, count, budget.same_gamma)
-    steps = budget.finer_sinkhorn_steps
-    found = descend(coarse, gamma[pick], tol, budget, count=count, sinkhorn_steps=steps, rounds=20)
+    pick, count = distinct(gamma / axis_units(coarse), energy, count, SAME_GAMMA)
+    found = descend(coarse, gamma[pick], tol, count=count, sinkhorn_steps=51, rounds=20)
     continuous = len(found) > max(LISTED, starts // 3)
     if continuous:
         found = found.take(list(range(LISTED)))

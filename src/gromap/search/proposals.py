@@ -1,14 +1,19 @@
-"""Linear maps to start from: sign flips of the leading axes, random ones, hops from minima."""
+"""Linear maps to start from: sign flips of the leading axes, matched profiles of distances, random
+ones."""
 
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
-from gromap._torch import svd
 from gromap.geometry.measure import own_generator
+from gromap.transport import Dense
+from gromap.transport.sinkhorn import Potentials, Sinkhorn, half_step, sinkhorn
+
+QUANTILES = 32  # of the costs between a point and all others
 
 
 def sign_flips(sx: Tensor, sy: Tensor, axes: int = 3) -> Tensor:
@@ -31,12 +36,23 @@ def random_starts(sx: Tensor, sy: Tensor, count: int, seed: int) -> Tensor:
     return (2 * draw - 1).to(sx) * sx[:, None] * sy
 
 
-def hops(gamma: Tensor, directions: int = 5) -> Tensor:
-    """Γ with the signs of one or two of its leading singular directions flipped.  (H, D, E)"""
-    u, s, vt = svd(gamma, full_matrices=False)
-    few = range(min(directions, s.shape[-1]))
-    flips = [c for k in (1, 2) for c in itertools.combinations(few, k)]
-    signs = s.new_ones(len(flips), s.shape[-1])
-    for row, chosen in enumerate(flips):
-        signs[row, list(chosen)] = -1.0
-    return (u[..., None, :, :] * (signs * s[..., None, :])[..., None, :] @ vt[..., None, :, :]).flatten(0, -3)
+def profile_starts(x: Tensor, y: Tensor, a: Tensor, b: Tensor, blurs: Sequence[float]) -> Tensor:
+    """Points matched by their costs to all others, sorted, at some temperatures over the mean gap:
+    the coupling of Mémoli's third lower bound.  (len(blurs), D, E)"""
+    gap = torch.cdist(_profiles(x, a), _profiles(y, b)).square()
+    mean = float(a @ gap @ b)
+    score = Dense(torch.stack([-gap / max(blur * mean, 1e-30) for blur in blurs]))
+    log_a, log_b = a.log(), b.log()
+    zero = Potentials(a.new_zeros(len(blurs), len(a)), b.new_zeros(len(blurs), len(b)))
+    zero = Potentials(half_step(score, log_b, zero.g), zero.g)
+    end = sinkhorn(score, log_a, log_b, zero, Sinkhorn(25, tol=1e-2))
+    u, v = half_step(score, log_b, end.g) + log_a, end.g + log_b
+    return x.mT @ score.apply(u, v, y)
+
+
+def _profiles(x: Tensor, a: Tensor) -> Tensor:
+    """Quantiles of the costs between each point and all others.  (N, QUANTILES)"""
+    cost, order = torch.cdist(x, x).square().sort(-1)
+    mass = a[order].cumsum(-1).contiguous()
+    levels = ((torch.arange(QUANTILES, device=x.device) + 0.5) / QUANTILES).to(x).expand(len(x), -1).contiguous()
+    return cost.gather(1, torch.searchsorted(mass, levels).clamp_(max=len(x) - 1))

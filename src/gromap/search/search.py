@@ -1,21 +1,19 @@
 """The global search: GW is not convex, and its local minima are the near-symmetries of the two
 shapes.
 
-Γ is a tiny matrix that does not know the support of the measures, so many starts run as one batch
-on coarse clouds:
+Γ is a tiny matrix that does not know the support of the measures, so many starts are cooled as one
+batch on coarse clouds (anneal.py):
 
-    1  Γ = 0; diag(±σ) on the leading axes, σ_d the largest correlation of both d-th axes; random Γ
-       of that scale
-    2  half of them cool down from temperatures at which most minima are not there yet: they find
-       the wide ones
-    3  a few outer steps; starts that came together are merged, and only the better distinct ones go
-       on, until they settle
-    4  hops from the best minima: flipped signs of one or two of their singular directions, as in 3
-    5  the best distinct minima, and Γ = 0 again, on finer clouds
-    6  those whose order is in doubt for some steps on still finer ones, and those that are close to
-       a tie on the points
+    1  Γ = 0; diag(±σ) on the leading axes, σ_d the largest correlation of both d-th axes; points
+       matched by their sorted distances to all others (Mémoli's third lower bound); random Γ
+    2  all of them cool down, random ones from temperatures of their own
+    3  the best distinct minima are reheated and cool down again
+    4  further rounds of random starts, until several have come to the lowest minimum
+    5  the best on finer clouds; those that stay close to the lowest, on still finer ones
+    6  down to the temperature asked for, and those that are close to a tie on the points
 
-How many points, starts and steps each line takes is in budget.py.
+Values are those of couplings with exact marginals. How many points, starts and steps each line
+takes is in budget.py.
 """
 
 from __future__ import annotations
@@ -26,16 +24,18 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from gromap._solution import Interrupted, State
+from gromap._threads import threads_for
+from gromap.search.anneal import Cooled, SmallPair
 from gromap.search.budget import SearchBudget
 from gromap.search.chirality import handedness
-from gromap.search.descent import axis_units, cooled, descend, distinct
-from gromap.search.proposals import hops, random_starts, sign_flips
+from gromap.search.proposals import profile_starts, random_starts, sign_flips
 from gromap.search.start_plan import start_plan
 from gromap.solvers.cnt import CntProblem
 from gromap.solvers.loop import alternate
 from gromap.solvers.multiscale import interpolate
 from gromap.solvers.protocol import Begin, Loop, Minima, Problem
-from gromap.transport.sinkhorn import Potentials, Sinkhorn
+from gromap.transport.sinkhorn import Potentials, Sinkhorn, half_step
 
 # of a match on coarse clouds, > 0 where it keeps left and right
 Hand = Callable[[CntProblem, Tensor, Potentials], float]
@@ -45,15 +45,16 @@ Hand = Callable[[CntProblem, Tensor, Potentials], float]
 class Search:
     """Options of the global search: `init="auto"` is `init=Search()`.
 
-    starts: random Γ to try, beside the sign flips.  chirality: among minima within 5 % of the best,
+    starts: random Γ of a round, beside the others; at most four rounds are run, and one where
+    several starts come to the lowest minimum.  chirality: among minima within 5 % of the best,
     prefer the one that keeps left and right apart, for clouds in space: GW itself cannot tell a
     shape from its mirror image.
-    budget: all other numbers; None = those of the device.
+    budget: all other numbers.
     """
 
-    starts: int = 100
+    starts: int = 16
     chirality: bool = False
-    budget: SearchBudget | None = None
+    budget: SearchBudget = SearchBudget()
 
     on_all_points = False
 
@@ -71,64 +72,145 @@ class Search:
         return Begin(coarse.start(gamma), duals, minima)
 
 
-def coarse_minima(
-    problem: CntProblem, tol: float, seed: int, search: Search, budget: SearchBudget
-) -> tuple[Tensor, Tensor]:
-    """Lines 1 to 4: distinct Γ on coarse clouds, the lowest first, and how many starts each
-    stands for.  (K, D, E), (K,)"""
-    coarse = problem.coarser(budget.coarse_points, budget.coarse_points)
-    drawn = random_starts(*coarse.spread, search.starts, seed)  # 1
-    half = len(drawn) // 2
-    flips = sign_flips(*coarse.spread, budget.flipped_axes)
-    gamma, count = cooled(coarse, torch.cat([flips, drawn[:half]]), tol, budget)  # 2
-    count = torch.cat([count, count.new_ones(len(drawn) - half)])
-    few, launch = budget.coarse_minima, budget.launch_steps
-    starts = torch.cat([gamma, drawn[half:]])
-    first = descend(coarse, starts, tol, budget, keep=few, count=count, launch_steps=launch)  # 3
-    others = hops(first.gamma[: budget.hop_bases], budget.hop_directions)
-    again = descend(coarse, others, tol, budget, keep=few, launch_steps=launch)  # 4
-    gamma, energy, count = (
-        torch.cat(z) for z in zip(*((m.gamma, m.energy, m.count) for m in (first, again)), strict=True)
-    )
-    pick, count = distinct(gamma / axis_units(coarse), energy, count, budget.same_gamma)
-    return gamma[pick], count
-
-
 def best_start(
     problem: CntProblem, loop: Loop, seed: int = 0, search: Search | None = None, hand: Hand | None = None
-) -> tuple[Tensor, Potentials, Minima]:
+) -> tuple[Tensor, Potentials, Minima | None]:
     """The lowest minimum of the search, with potentials for all points, and the distinct minima
-    that were met.
+    that were met, at the temperature of the search; None where there is one.
 
     hand: decides among minima that are nearly equal.
     """
     search = search or Search()
-    budget = search.budget or SearchBudget.on(problem.x.device)
-    tol = budget.tol_share * loop.tol * problem.unit
-    finer = problem.coarser(budget.finer_points, budget.finer_points)
-    gamma, count = (z[: budget.max_minima] for z in coarse_minima(finer, tol, seed, search, budget))
-    gamma = torch.cat([gamma, torch.zeros_like(gamma[:1])])  # 5: from Γ = 0 coarse clouds may lead elsewhere
-    count = torch.cat([count, torch.ones_like(count[:1])])
-    minima = descend(finer, gamma, tol, budget, count=count, sinkhorn_steps=budget.finer_sinkhorn_steps)
-    if hand is not None:
-        minima = minima.take(_keep_hand(finer, minima, hand, budget.mirror_gap))
-    close = int((minima.energy[: budget.max_minima] <= _within(minima.energy, budget.unreliable_gap)).sum())
-    gamma, duals = minima.gamma[:close], Potentials(minima.f[:close], minima.g[:close])
-    here, settle = finer, replace(loop, sinkhorn=Sinkhorn(budget.finer_sinkhorn_steps, tol=2e-3), adaptive=False)
-    looks = (budget.middle_points, budget.middle_steps, budget.tie_gap), (budget.tie_points, budget.tie_steps, 0.0)
-    for points, steps, gap in looks:  # 6
-        if len(gamma) > 1:
-            there = problem if max(len(problem.a), len(problem.b)) <= points else problem.coarser(points, points)
-            if there is not here:
-                duals = interpolate(here, gamma, duals, there)
-            here = there
-            gamma, duals = _lowest(here, gamma, duals, replace(settle, max_iter=min(loop.max_iter, steps)), gap)
+    if not bool((problem.a > 0).all() and (problem.b > 0).all()):  # points without mass have no say
+        support = problem.coarser(len(problem.a), len(problem.b))
+        gamma, duals, minima = best_start(support, loop, seed, search, hand)
+        return gamma, interpolate(support, gamma, duals, problem), minima
+    budget = search.budget
+    here = coarsened(problem, budget.cells) if _points(problem) > budget.whole else problem
+    pair = SmallPair(here, torch.float32)
+    gamma, minima = problem.x.new_zeros(problem.x.shape[1], problem.y.shape[1]).double(), None
+    if not problem.eps < pair.heat * pair.unit:  # so hot that there is one minimum
+        return gamma, problem.zero_potentials(), minima
+    eps = max(problem.eps / pair.unit, budget.floor * pair.heat) * pair.unit
+    try:
+        with threads_for(len(here.a) * len(here.b)):
+            found, count = hunt(pair, eps / pair.unit, seed, search)  # 1 to 4
+        minima = _minima(pair, found, count, eps)
+        for k, (points, gap) in enumerate(budget.finer):  # 5
+            alike = k > 0 or pair.lost_variance(problem) <= budget.lost_variance
+            if here is not problem and (len(minima) > 1 or k == 0):
+                here, before, gap = coarsened(problem, points), here, max(gap, budget.mirror_gap if hand else 0.0)
+                minima = _look(SmallPair(here, torch.float32), before, minima, eps, gap, budget, alike)
+        if hand is not None:
+            minima = minima.take(_keep_hand(here.at(eps), minima, hand, budget.mirror_gap))
+        return (*_settled(problem, here, minima, eps, loop, budget), minima)  # 6
+    except KeyboardInterrupt:
+        raise Interrupted(State(gamma if minima is None else minima.gamma[0])) from None
+
+
+def hunt(pair: SmallPair, eps: float, seed: int, search: Search) -> tuple[Cooled, Tensor]:
+    """Lines 1 to 4: distinct minima at a temperature, the lowest first, and how many starts went
+    to each."""
+    budget, spread = search.budget, pair.problem.spread
+    ends, found, count = None, None, torch.zeros(1)
+    for k in range(max(1, budget.rounds)):
+        starts = pair.units(random_starts(*spread, search.starts, seed + 1000 * k))
+        low, high = budget.heats
+        hot = low * (high / low) ** torch.linspace(0, 1, len(starts))
+        if k == 0:
+            others, heats = first_starts(pair, budget)
+            starts, hot = torch.cat([others, starts]), torch.cat([heats, hot])
+        end = pair.cool(starts, hot.to(starts), eps, budget)
+        ends = end if ends is None else ends.join(end)
+        best = pair.ranked(end, eps, budget, budget.kept)
+        again = best.gamma.repeat(len(budget.reheats), 1, 1)
+        hot = torch.tensor(budget.reheats).repeat_interleave(len(best.gamma))
+        best = best.join(pair.ranked(pair.cool(again, hot.to(again), eps, budget), eps, budget, budget.kept))
+        found = best if found is None else found.join(best)
+        found = found.take(pair.distinct(found, budget)[: budget.kept])
+        count = pair.count(found, ends, budget)
+        if float(count[0]) >= budget.agreement or search.starts == 0:
+            break
+    assert found is not None
+    return found, count
+
+
+def first_starts(pair: SmallPair, budget: SearchBudget) -> tuple[Tensor, Tensor]:
+    """Γ = 0 twice, sign flips, matched profiles, and the identity where there are as many points;
+    and the temperatures that they cool from.  (S, D, E), (S,)"""
+    p = pair.problem
+    flips = pair.units(sign_flips(*p.spread, budget.flipped_axes))
+    starts = [flips[:1], flips, profile_starts(pair.x, pair.y, pair.a, pair.b, budget.blurs)]
+    hot = [budget.heats[1], *[budget.heat] * (len(flips) + len(budget.blurs))]
+    return torch.cat(starts), torch.tensor(hot)
+
+
+def coarsened(problem: CntProblem, points: int) -> CntProblem:
+    """At most so many cells of each side, or the problem itself."""
+    return problem if _points(problem) <= points else problem.coarser(points, points)
+
+
+def _points(problem: CntProblem) -> int:
+    return max(len(problem.a), len(problem.b))
+
+
+def _look(
+    pair: SmallPair, before: CntProblem, minima: Minima, eps: float, gap: float, budget: SearchBudget, alike: bool
+) -> Minima:
+    """Line 5: where minima end on finer clouds, those within a relative gap of the lowest.
+
+    alike: whether the coarser clouds resembled them, so that other starts need not be tried here.
+    """
+    duals = interpolate(before.at(eps), minima.gamma, Potentials(minima.f, minima.g), pair.problem.at(eps))
+    cold = eps / pair.unit
+    starts, g = pair.units(minima.gamma), duals.g.to(pair.x) * cold
+    hot = starts.new_full((len(starts),), cold / pair.heat)
+    if not alike:
+        others, heats = first_starts(pair, budget)
+        starts, hot = torch.cat([starts, others]), torch.cat([hot, heats.to(hot)])
+        g = torch.cat([g, g.new_zeros(len(others), g.shape[1])])
+    found = pair.ranked(pair.cool(starts, hot, cold, budget, g), cold, budget, budget.kept)
+    found = found.take(slice(int((found.value <= _within(found.value, gap)).sum())))
+    known = Cooled(pair.units(minima.gamma), duals.g, minima.energy)
+    return _minima(pair, found, pair.count(found, known, budget, minima.count), eps)
+
+
+def _minima(pair: SmallPair, found: Cooled, count: Tensor, eps: float) -> Minima:
+    """Minima in the units of the problem, with potentials in nats at a temperature."""
+    gamma, g = found.gamma.double() * pair.size, found.g.to(pair.problem.b) * (pair.unit / eps)
+    here = pair.problem.at(eps)
+    f = half_step(here.score(gamma), here.log_b, g)
+    return Minima(gamma, found.value * pair.unit, f, g, count)
+
+
+def _settled(
+    problem: CntProblem, here: CntProblem, minima: Minima, eps: float, loop: Loop, budget: SearchBudget
+) -> tuple[Tensor, Potentials]:
+    """Line 6: Γ of the lowest, with potentials on all points, at the temperature asked for."""
+    near = int((minima.energy <= _within(minima.energy, budget.finer[-1][1])).sum())
+    gamma, g = minima.gamma[:near], minima.g[:near]
+    if problem.eps < eps:  # minima may change places on the way down
+        gamma, g = minima.gamma, minima.g
+        pair = SmallPair(here, torch.float64)
+        slow = replace(budget, cooling=2.0, sinkhorn_steps=budget.ranking_steps, marginal_tol=budget.ranking_tol)
+        starts, hot = pair.units(gamma), gamma.new_full((len(gamma),), 2 * eps / pair.unit / pair.heat)
+        cold = pair.cool(starts, hot, problem.eps / pair.unit, slow, g.double() * (eps / pair.unit))
+        cold = pair.ranked(cold, problem.eps / pair.unit, slow, len(gamma))
+        cold = cold.take(slice(int((cold.value <= _within(cold.value, budget.finer[-1][1])).sum())))
+        gamma, g = cold.gamma * pair.size, cold.g.to(g) * (pair.unit / problem.eps)
+    f = half_step(here.score(gamma), here.log_b, g)
+    duals = Potentials(f, g)
+    if len(gamma) > 1 and here is not problem:
+        there = coarsened(problem, budget.tie_points)
+        settle = replace(loop, sinkhorn=Sinkhorn(50, tol=2e-3), adaptive=False, max_iter=budget.tie_steps)
+        gamma, duals = _lowest(there, gamma, interpolate(here, gamma, duals, there), settle)
+        here = there
     gamma, duals = gamma[0], Potentials(duals.f[0], duals.g[0])
-    return gamma, duals if here is problem else interpolate(here, gamma, duals, problem), minima
+    return gamma, duals if here is problem else interpolate(here, gamma, duals, problem)
 
 
-def _lowest(problem: CntProblem, gamma: Tensor, duals: Potentials, loop: Loop, gap: float) -> tuple[Tensor, Potentials]:
-    """Where those starts end that end within a relative gap of the lowest, the lowest first.
+def _lowest(problem: CntProblem, gamma: Tensor, duals: Potentials, loop: Loop) -> tuple[Tensor, Potentials]:
+    """Where those starts end, the lowest first.
 
     They run as one batch, unless tiles may be left out, which batches cannot.
     """
@@ -140,9 +222,7 @@ def _lowest(problem: CntProblem, gamma: Tensor, duals: Potentials, loop: Loop, g
         each = [alternate(problem, begin, loop) for begin in begins]
         parts = ((end.gamma, end.energy, end.duals.f, end.duals.g) for end in each)
         gamma, energy, f, g = (torch.stack(z) for z in zip(*parts, strict=True))
-    energy = energy.nan_to_num(nan=torch.inf)
-    order = energy.argsort(stable=True)
-    order = order[: max(1, int((energy <= _within(energy[order], gap)).sum()))]
+    order = energy.nan_to_num(nan=torch.inf).argsort(stable=True)
     return gamma[order], Potentials(f[order], g[order])
 
 

@@ -1,0 +1,196 @@
+"""Simulated cooling of a batch of starts between small clouds, all scores written down.
+
+At a high temperature D_ε has one minimum or few, at a low one thousands: a start that is cooled
+slowly, one outer step per temperature, follows a wide valley down, where one that is quenched falls
+into the nearest hole. Each outer step of the batch, at temperatures of their own, is
+
+    s   <- 16 <x_i, Γ y_j> + 4 |x_i|² |y_j|²                 one product
+    g   <- Sinkhorn with momentum, f = f(g) exact            two products with vectors per step
+    π   <- the coupling next to exp((s + f + g) / ε)         Altschuler et al. 2017
+    Γ'  <- Xᵀ π Y                                            one product
+
+so that the value of π is that of a coupling, however few steps Sinkhorn took: it bounds the minimum
+from above, and may be compared with others. (The dual value of an unfinished Sinkhorn lies below
+all minima, and may be negative.) Features are in units of their spread, potentials in units of
+energy, which serve at any temperature.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from gromap._torch import norm, untyped
+from gromap.search.budget import SearchBudget
+from gromap.search.descent import merge
+from gromap.solvers.cnt import CntProblem
+from gromap.solvers.objective import quartic
+
+LOG2E = 1.4426950408889634
+LOOK = 5  # Sinkhorn steps between two looks at the marginals
+
+
+class Cooled(NamedTuple):
+    """Where a batch of starts is, in the units of `SmallPair`."""
+
+    gamma: Tensor  # (B, D, E) of the last coupling
+    g: Tensor  # (B, M) potentials, in units of energy
+    value: Tensor  # (B,) float64, energy of the last coupling
+
+    def take(self, some: Tensor | list[int] | slice) -> Cooled:
+        return Cooled(self.gamma[some], self.g[some], self.value[some])
+
+    def join(self, other: Cooled) -> Cooled:
+        return Cooled(*(torch.cat(z) for z in zip(self, other, strict=True)))
+
+
+class SmallPair:
+    """A problem between two small clouds, in units in which E|X|² = E|Y|² = 1.
+
+    heat: the energy that temperatures are measured by, 2 √(E c_X² E c_Y²) - 4 E|X|² E|Y|²: the
+    constant of the energy, if both sides were scaled alike.
+    """
+
+    def __init__(self, problem: CntProblem, dtype: torch.dtype):
+        self.problem, self.tiny = problem, 100 * torch.finfo(dtype).tiny
+        sides = (problem.x, problem.a, problem.x_norms), (problem.y, problem.b, problem.y_norms)
+        spread = [float(w.double() @ n.double()) or 1.0 for _, w, n in sides]  # one, where all points are one
+        self.size, self.unit = math.sqrt(spread[0] * spread[1]), spread[0] * spread[1]  # of Γ, and of energies
+        (self.x, self.a, nx), (self.y, self.b, ny) = (
+            ((z.double() / s**0.5).to(dtype), w.to(dtype), n.double() / s)
+            for (z, w, n), s in zip(sides, spread, strict=True)
+        )
+        self.inner = (4 * nx[:, None] * ny).to(dtype)  # (N, M)
+        self.log_b = self.b.log()
+        self.values = torch.cat([self.y, ny.to(dtype)[:, None], torch.ones_like(self.y[:, :1])], 1)  # (M, E + 2)
+        self.columns = self.y.mT.contiguous()
+        self.nx, self.ny, self.constant = nx, ny, problem.constant / self.unit
+        squares = [quartic(z, w) / s**2 for (z, w, _), s in zip(sides, spread, strict=True)]
+        self.heat = max(0.0, 2 * math.sqrt(squares[0] * squares[1]) - 4)
+        sx, sy = ((w.double() @ z.double().square()).sqrt() for z, w in ((self.x, self.a), (self.y, self.b)))
+        unit = (sx[:, None] * sy).sqrt()
+        self.axes = unit.clamp(min=max(1e-6 * float(unit.max()), 1e-30))
+
+    def units(self, gamma: Tensor) -> Tensor:
+        """Linear maps of the problem in the units here.  (B, D, E)"""
+        return (gamma.double() / self.size).to(self.x)
+
+    def step(self, gamma: Tensor, g: Tensor, eps: Tensor, steps: int, tol: float, rank: bool = True) -> Cooled:
+        """One outer step, with at most so many Sinkhorn steps, fewer where all meet their
+        marginals.  rank: whether the values are wanted."""
+        batch = len(gamma)
+        product = self.x @ (16 * gamma)
+        plan = torch.baddbmm(self.inner.expand(batch, -1, -1), product, self.columns.expand(batch, -1, -1))
+        plan.add_((g + eps[:, None] * self.log_b)[:, None]).mul_((LOG2E / eps)[:, None, None])
+        top = plan.amax(-1, keepdim=True)
+        plan.sub_(top).exp2_()
+        total = plan.sum(-1, keepdim=True)
+        plan.mul_(self.a[:, None] / total)  # its rows are exact
+        u, v, moved = self._sinkhorn(plan, steps, tol)
+        g = g + eps[:, None] * moved[:, 0]
+        if not rank:
+            return Cooled(self.x.mT @ (u.mT * torch.bmm(plan, v.mT * self.y)), g, self.a.new_zeros(0))
+        f = u[:, 0].log() - (top + total.log2())[..., 0] / LOG2E
+        return self._coupling(plan, u, v, f, g, gamma, eps)
+
+    def _sinkhorn(self, plan: Tensor, steps: int, tol: float) -> tuple[Tensor, Tensor, Tensor]:
+        """Scalings u of rows and v of columns, and log v: rows are exact, columns as well as so
+        many steps make them.
+
+        Each step is one of the ascent of the semi-dual in log v, with Nesterov's momentum, which a
+        start loses where a step opposes it.
+        """
+        across = plan.mT
+        old = ahead = plan.new_zeros(len(plan), 1, len(self.b))
+        n, error = 0, math.inf
+        while n < steps and error > tol:
+            v = ahead.exp()
+            u = self.a / torch.bmm(v, across).clamp_(min=self.tiny)
+            col = torch.bmm(u, plan).clamp_(min=self.tiny)
+            new = (self.b / col).log_()
+            look, n = n % LOOK == 0, n + 1
+            if look:
+                error = float((v * col - self.b).abs_().sum(-1).max())
+                opposed = (self.b * (new - old) * (new - ahead)).sum(-1, keepdim=True) < 0
+                old = torch.where(opposed, new, old)
+            old, ahead = new, torch.lerp(old, new, 1 + n / (n + 3))
+        v = old.exp()
+        return self.a / torch.bmm(v, across).clamp_(min=self.tiny), v, old
+
+    def _coupling(self, plan: Tensor, u: Tensor, v: Tensor, f: Tensor, g: Tensor, gamma: Tensor, eps: Tensor) -> Cooled:
+        """The coupling next to diag(u) π diag(v), and its value: columns that hold too much are
+        scaled down, and what is missing, m in all, is added as a product r qᵀ / m.
+
+        KL is convex: that of the sum is at most (1 - m) that of the first part plus m that of the
+        second.
+        """
+        cap = (self.b / (v * torch.bmm(u, plan)).clamp_(min=self.tiny)).clamp_(max=1.0)  # (B, 1, M)
+        v = v * cap
+        moved = u.mT * torch.bmm(plan, v.mT * self.values)  # (B, N, E + 2)
+        col = (v * torch.bmm(u, plan))[:, 0].double()
+        rows = moved[..., -1].double()
+        r, q = (self.a.double() - rows).clamp_(min=0.0), (self.b.double() - col).clamp_(min=0.0)
+        m = q.sum(-1).clamp(min=self.tiny)
+        part, left, right = self.x.mT @ moved[..., :-2], r @ self.x.double(), q @ self.y.double()
+        new = part.double() + left[..., None] * right[:, None] / m[:, None, None]
+        cross = 4 * (moved[..., -2].double() @ self.nx)
+        inner = 16 * (gamma.double() * part.double()).sum((-1, -2)) + cross  # <s, π'>
+        eps = eps.double()
+        lower = (f.double() * rows).sum(-1) + ((g / eps[:, None] + cap[:, 0].log()).double() * col).sum(-1)
+        rest = _entropy(r, self.a, m) + _entropy(q, self.b, m)
+        kl = inner / eps + lower + rest - (1 - m) * torch.log1p(-m.clamp(max=1 - 1e-9))
+        spread = cross + 4 * (r @ self.nx) * (q @ self.ny) / m
+        value = self.constant - 8 * new.square().sum((-1, -2)) - spread + eps * kl
+        return Cooled(new.to(gamma), g, value.nan_to_num(nan=math.inf))
+
+    def cool(self, gamma: Tensor, hot: Tensor, eps: float, budget: SearchBudget, g: Tensor | None = None) -> Cooled:
+        """Each start from a temperature of its own, in shares of `heat`, down to eps, and some
+        steps there.  hot: (B,)"""
+        hot = (self.heat * hot.to(gamma)).clamp(min=eps)
+        rungs = max(1, math.ceil(math.log(max(float(hot.max()) / eps, 1.0)) / math.log(budget.cooling) - 1e-9))
+        here = Cooled(gamma, gamma.new_zeros(len(gamma), len(self.b)) if g is None else g, gamma.new_zeros(0))
+        last = rungs + budget.settling
+        for k in range(last + 1):
+            now = eps * (hot / eps) ** max(0.0, 1 - k / rungs)
+            here = self.step(here.gamma, here.g, now, budget.sinkhorn_steps, budget.marginal_tol, k == last)
+        return here
+
+    def ranked(self, found: Cooled, eps: float, budget: SearchBudget, keep: int) -> Cooled:
+        """The lowest distinct ones, with their marginals met."""
+        some = self.distinct(found, budget)[: 2 * keep]
+        found = found.take(some)
+        at = found.gamma.new_full((len(found.gamma),), eps)
+        found = self.step(found.gamma, found.g, at, budget.ranking_steps, budget.ranking_tol)
+        return found.take(self.distinct(found, budget)[:keep])
+
+    def distinct(self, found: Cooled, budget: SearchBudget) -> Tensor:
+        """The indices of distinct Γ, the lowest first.  (K,)"""
+        owner = merge(found.gamma.double() / self.axes, found.value, budget.same_gamma)
+        leaders = (owner == torch.arange(len(owner), device=owner.device)).nonzero()[:, 0]
+        return leaders[found.value[leaders].argsort(stable=True)]
+
+    def count(self, found: Cooled, ends: Cooled, budget: SearchBudget, each: Tensor | None = None) -> Tensor:
+        """How many of some ends are each of some minima, or what these stand for.  (K,)"""
+        left, right = ((z.gamma.double() / self.axes).flatten(1) for z in (found, ends))
+        same = torch.cdist(left, right) <= budget.same_gamma * norm(left, dim=1)[:, None]
+        return same.double() @ (torch.ones_like(same[0]) if each is None else each).double()
+
+    def lost_variance(self, full: CntProblem) -> float:
+        """The share of the variance of the clouds that lies within the cells: where it is large,
+        cell means are another shape."""
+        here = self.problem
+
+        def spread(p: CntProblem) -> tuple[float, float]:
+            x, y = (float(s.square().sum()) for s in p.spread)
+            return x, y
+
+        return 1 - min(s / t if t > 0 else 1.0 for s, t in zip(spread(here), spread(full), strict=True))
+
+
+def _entropy(part: Tensor, mass: Tensor, m: Tensor) -> Tensor:
+    """m KL(part / m | mass) for parts of mass m.  (B,)"""
+    share: Tensor = untyped.special.xlogy(part, part / m[:, None] / mass)
+    return share.sum(-1)
