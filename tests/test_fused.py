@@ -67,7 +67,7 @@ def test_tiles_left_out(fuse, monkeypatch):
     t = torch.linspace(0, 1, 640)
     x = torch.stack([t, 0.2 * t**2], 1)
     loop = Loop(Sinkhorn(6), adaptive=False, max_iter=1)
-    gamma = solve(x[::8], x[::8], epsilon=3e-4, init=np.arange(80)).gamma
+    gamma = solve(x[::8], x[::8], epsilon=3e-4, init=np.arange(80), dim=20).gamma
     plain = solve(x, x, epsilon=3e-4, init=gamma, method=CntGW(loop))
     fuse()
     fused = solve(x, x, epsilon=3e-4, init=gamma, method=CntGW(loop))

@@ -126,7 +126,7 @@ def test_matrices_and_trees(pair):
     same, one = (
         solve(s, points, epsilon=0.05, scale=None, init="zero", max_iter=15) for s in (matrix, Space(x, a, dim=20))
     )
-    assert same.value == pytest.approx(one.value, rel=1e-6)
+    assert same.value == pytest.approx(one.value, rel=1e-4)
     parents = [-1, 0, 0, 1, 1, 2, 2, 3, 4, 5]
     tree = Space(np.arange(10), cost=gromap.Tree.from_parents(parents, 1 + np.arange(10) / 7), dim=9)
     assert (solve(tree, tree, epsilon=1e-3).p2p_12 == np.arange(10)).mean() > 0.8

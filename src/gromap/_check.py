@@ -252,11 +252,10 @@ def is_auto(value: object) -> bool:
     return isinstance(value, Auto) or (isinstance(value, str) and value == "auto")
 
 
-def dimension(dim: object, n: int, name: str) -> int | float:
-    """An embedding dimension in 1 .. n, or a share of variance in (0, 1). "auto": 20, or n if
-    there are fewer points."""
+def dimension(dim: object, n: int, name: str) -> int | float | str:
+    """An embedding dimension in 1 .. n, a share of variance in (0, 1), or "auto"."""
     if is_auto(dim):
-        return min(dim.axes if isinstance(dim, Auto) else Auto.axes, n)
+        return min(dim.axes, n) if isinstance(dim, Auto) else "auto"
     if isinstance(dim, bool) or not isinstance(dim, int | float | np.integer | np.floating):
         raise TypeError(f"dim must be 'auto', an int, a share of variance in (0, 1), or a pair of them, got {dim!r}.")
     number = cast("float", dim)  # numpy's numbers are as good as Python's

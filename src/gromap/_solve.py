@@ -59,8 +59,9 @@ def solve(
         "dual", "proximal", "proximal-kernel", "conditional-gradient". One epsilon means the same
         for all that have an entropy.
     dim
-        Axes of the embedding, a share of variance in (0, 1), or a pair; "auto" = 20, or N if there
-        are fewer points.
+        Axes of the embedding, a share of variance in (0, 1), or a pair; "auto": all that count
+        up to 512 points, beyond that at least 20, and up to 128 until they explain 80 % of the
+        variance, with a warning where they do not.
     init
         "auto" or `Search(...)` (a global search on coarse clouds), "zero", "random",
         `landmarks(pairs)`, a (D, E) matrix, an (N, M) plan, a map of N integers, an earlier

@@ -17,6 +17,9 @@ from gromap._progress import Event
 from gromap.geometry.cost_sums import BadCostError, check_sums
 from gromap.geometry.costs import Cost, Radial, as_cost
 from gromap.geometry.embedding import (
+    AUTO_AXES,
+    AUTO_SHARE,
+    WHOLE_POINTS,
     Embedding,
     KernelPCA,
     Method,
@@ -48,8 +51,8 @@ class Space:
     X: (N, d) points; N integers for `Tree` and `Precomputed` costs; an (N, N) matrix of costs for
     cost="precomputed".
     a: weights, None = uniform.
-    dim: axes to keep; a float in (0, 1) asks for a share of the variance; "auto" = 20, or N if
-    there are fewer points.
+    dim: axes to keep; a float in (0, 1) asks for a share of the variance; "auto": all that count
+    up to 512 points, beyond that at least 20, and up to 128 until they explain 80 %.
     embedding: "auto", or `KernelPCA(...)`, `Nystrom(...)`.
 
     >>> import numpy as np, gromap
@@ -172,7 +175,7 @@ class Space:
 
     def __repr__(self) -> str:
         kept = f", {self.explained:.1%} of variance".replace("%", " %") if self.is_embedded else ""
-        axes = self.embedding.features.shape[1] if self.is_embedded else self.dim
+        axes = self.likely_axes if self.is_embedded or not isinstance(self.dim, float) else self.dim
         cost = repr(self.cost) if not isinstance(self.cost, Indexed) else type(self.cost).__name__
         return f"Space({len(self)} points, {cost}, {axes} axes{kept})"
 
@@ -187,7 +190,22 @@ class Space:
     @cached_property
     def embedding(self) -> Embedding:
         with self._all_finite():
-            return embed(self.cost, self.measure, self.dim, self.method, self._seed, lambda: self.negative_mass)
+            made = embed(self.cost, self.measure, self.dim, self.method, self._seed, lambda: self.negative_mass)
+        if isinstance(self.dim, str) and made.explained < AUTO_SHARE:
+            _check.warn(
+                f"the {made.features.shape[1]} axes of {self.name} explain {made.explained:.0%} of its variance, and "
+                "the match knows nothing of the rest: pass a larger dim, a share such as dim=0.9, or method='kernel'."
+            )
+        return made
+
+    @property
+    def likely_axes(self) -> int:
+        """How many axes the embedding has, or may have."""
+        if self.is_embedded:
+            return self.embedding.features.shape[1]
+        if isinstance(self.dim, int):
+            return self.dim
+        return len(self) if len(self) <= WHOLE_POINTS else AUTO_AXES
 
     @property
     def is_embedded(self) -> bool:

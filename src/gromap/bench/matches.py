@@ -46,6 +46,10 @@ class Extent:
     dim: int = DIM
     scale: float = 1.0
 
+    @property
+    def likely_axes(self) -> int:
+        return self.dim
+
     def __len__(self) -> int:
         return self.points
 

@@ -30,6 +30,12 @@ from gromap.geometry.eigen import OVERSAMPLING, Eigenpairs, Kernel, KernelPCA, e
 from gromap.geometry.measure import Measure, drawn_points, farthest_points, nearest, own_generator
 
 ROUGH = 1e-2  # residual of eigenvectors that a sweep should have mended: landmarks gave no start for it
+AUTO_AXES = 20  # of dim="auto", at least
+AUTO_SHARE = 0.8  # of the variance, up to which more are added
+MAX_AUTO_AXES = 128  # which a step of Sinkhorn can still afford between many points
+WHOLE_POINTS = 512  # up to which all axes are kept that count
+WHOLE_SHARE = 0.999
+REPEATED = 1e-6  # relative gap of eigenvalues that count as one
 CUTOFF = 1e-13  # eigenvalues below this share of the largest are rounding errors: their features are zero
 NEGATIVE = 1e-6  # and those below minus this share are negative, also for costs in float32
 # the largest share of negative eigenvalues from which the sum of the positive ones is estimated: it
@@ -89,19 +95,26 @@ class Embedding:
 def embed(
     cost: Cost,
     measure: Measure,
-    dim: int | float,
+    dim: int | float | str,
     method: Method,
     seed: int = 0,
     negative: Callable[[], float] | None = None,
 ) -> Embedding:
     """Embed a measure in `dim` axes, or in as many as explain the share `dim` of the variance (a
-    float below 1).
+    float below 1); "auto": as `auto_axes`.
 
     negative: finds `negative_mass`, where it is needed and was perhaps found before.
     """
     negative = negative or (lambda: negative_mass(cost, measure))
     if isinstance(cost, Power) and cost.p == 2:
         return _linear(measure, dim)
+    if isinstance(dim, str):
+        axes = len(measure) if len(measure) <= WHOLE_POINTS else AUTO_AXES
+        found = _kernel_pca(cost, measure, axes, method, seed, negative)
+        while found.explained < AUTO_SHARE and axes < min(MAX_AUTO_AXES, len(measure)):
+            axes = min(2 * axes, MAX_AUTO_AXES, len(measure))
+            found = _kernel_pca(cost, measure, axes, method, seed, negative)
+        return _truncate(found, auto_axes(found.shares, found.spectrum, len(measure)))
     if isinstance(dim, int):
         return _kernel_pca(cost, measure, dim, method, seed, negative)
     axes = 16
@@ -114,6 +127,18 @@ def embed(
         if axes == len(measure) or float(shares[-1]) >= dim:
             return _truncate(found, 1 + int((shares < dim - 1e-12).sum().clamp(max=axes - 1)))
         axes *= 2
+
+
+def auto_axes(shares: Tensor, spectrum: Tensor, points: int) -> int:
+    """How many axes `dim="auto"` keeps, given what the first ones explain: all that count between
+    few points; else at least AUTO_AXES, and more until they explain AUTO_SHARE, up to
+    MAX_AUTO_AXES. Never a part of a repeated eigenvalue, whose axes are those of no one."""
+    few = points <= WHOLE_POINTS
+    share, most = (WHOLE_SHARE, len(shares)) if few else (AUTO_SHARE, min(MAX_AUTO_AXES, len(shares)))
+    keep = min(max(AUTO_AXES, 1 + int((shares < share).sum())), most)
+    while keep < len(spectrum) and float(spectrum[keep]) > (1 - REPEATED) * float(spectrum[keep - 1]) > 0:
+        keep += 1
+    return keep
 
 
 def _is_exhausted(found: Embedding, dim: float) -> bool:
@@ -294,7 +319,7 @@ def _recenter(coarse: Embedding, measure: Measure) -> Embedding:
     return Embedding((x - mean) @ turn, theta, coarse.variance, float("nan"), lambda new: (project(new) - mean) @ turn)
 
 
-def _linear(measure: Measure, dim: int | float) -> Embedding:
+def _linear(measure: Measure, dim: int | float | str) -> Embedding:
     """Squared Euclidean costs: the centered points themselves, or their leading principal axes
     if `dim` asks for fewer."""
     x, a = measure.points.double(), measure.weights.double()
@@ -302,7 +327,10 @@ def _linear(measure: Measure, dim: int | float) -> Embedding:
     covariance = (x - mean).mT @ (a[:, None] * (x - mean))
     theta, turn = (z.flip(-1) for z in eigh(covariance))
     variance = float(theta.clamp(min=0).sum())
-    keep = dim if isinstance(dim, int) else 1 + int((theta.cumsum(0) < (dim - 1e-12) * variance).sum())
+    if isinstance(dim, str):
+        keep = auto_axes(theta.cumsum(0) / max(variance, 1e-300), theta, len(a))
+    else:
+        keep = dim if isinstance(dim, int) else 1 + int((theta.cumsum(0) < (dim - 1e-12) * variance).sum())
     if keep >= x.shape[1]:
         spectrum = covariance.diagonal()
         return Embedding(x - mean, spectrum, variance, 0.0, lambda new: new.double() - mean)

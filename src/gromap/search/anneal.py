@@ -23,13 +23,14 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from gromap._torch import norm, untyped
+from gromap._torch import norm, svd, untyped
 from gromap.search.budget import SearchBudget
 from gromap.search.descent import merge
 from gromap.solvers.cnt import CntProblem
 from gromap.solvers.objective import quartic
 
 LOG2E = 1.4426950408889634
+FARTHEST = 80.0  # nats that a potential moves in one outer step, at most: its exponential is a float32
 LOOK = 5  # Sinkhorn steps between two looks at the marginals
 
 
@@ -52,6 +53,9 @@ class SmallPair:
 
     heat: the energy that temperatures are measured by, 2 √(E c_X² E c_Y²) - 4 E|X|² E|Y|²: the
     constant of the energy, if both sides were scaled alike.
+    critical: the temperature, in shares of it, below which Γ = 0 is unstable between independent
+    points, 16 θ_X θ_Y for the largest variances along an axis: above it no start remembers where it
+    came from for long.
     """
 
     def __init__(self, problem: CntProblem, dtype: torch.dtype):
@@ -59,10 +63,11 @@ class SmallPair:
         sides = (problem.x, problem.a, problem.x_norms), (problem.y, problem.b, problem.y_norms)
         spread = [float(w.double() @ n.double()) or 1.0 for _, w, n in sides]  # one, where all points are one
         self.size, self.unit = math.sqrt(spread[0] * spread[1]), spread[0] * spread[1]  # of Γ, and of energies
-        (self.x, self.a, nx), (self.y, self.b, ny) = (
-            ((z.double() / s**0.5).to(dtype), w.to(dtype), n.double() / s)
-            for (z, w, n), s in zip(sides, spread, strict=True)
+        (self.turn_x, x), (self.turn_y, y) = (
+            _own_axes(z.double() / s**0.5) for (z, *_), s in zip(sides, spread, strict=True)
         )
+        self.x, self.y, self.a, self.b = x.to(dtype), y.to(dtype), problem.a.to(dtype), problem.b.to(dtype)
+        nx, ny = (n.double() / s for (*_, n), s in zip(sides, spread, strict=True))
         self.inner = (4 * nx[:, None] * ny).to(dtype)  # (N, M)
         self.log_b = self.b.log()
         self.values = torch.cat([self.y, ny.to(dtype)[:, None], torch.ones_like(self.y[:, :1])], 1)  # (M, E + 2)
@@ -71,12 +76,21 @@ class SmallPair:
         squares = [quartic(z, w) / s**2 for (z, w, _), s in zip(sides, spread, strict=True)]
         self.heat = max(0.0, 2 * math.sqrt(squares[0] * squares[1]) - 4)
         sx, sy = ((w.double() @ z.double().square()).sqrt() for z, w in ((self.x, self.a), (self.y, self.b)))
+        self.critical = 16 * float(sx.max() * sy.max()) ** 2 / max(self.heat, 1e-300)
         unit = (sx[:, None] * sy).sqrt()
         self.axes = unit.clamp(min=max(1e-6 * float(unit.max()), 1e-30))
 
     def units(self, gamma: Tensor) -> Tensor:
-        """Linear maps of the problem in the units here.  (B, D, E)"""
-        return (gamma.double() / self.size).to(self.x)
+        """Linear maps of the problem in the units and axes here.  (B, D, E)"""
+        gamma = gamma.double() / self.size
+        gamma = gamma if self.turn_x is None else self.turn_x.mT @ gamma
+        return (gamma if self.turn_y is None else gamma @ self.turn_y).to(self.x)
+
+    def back(self, gamma: Tensor) -> Tensor:
+        """Linear maps here, in the units and axes of the problem.  (B, D, E)"""
+        gamma = gamma.double() * self.size
+        gamma = gamma if self.turn_x is None else self.turn_x @ gamma
+        return gamma if self.turn_y is None else gamma @ self.turn_y.mT
 
     def step(self, gamma: Tensor, g: Tensor, eps: Tensor, steps: int, tol: float, rank: bool = True) -> Cooled:
         """One outer step, with at most so many Sinkhorn steps, fewer where all meet their
@@ -116,7 +130,8 @@ class SmallPair:
                 error = float((v * col - self.b).abs_().sum(-1).max())
                 opposed = (self.b * (new - old) * (new - ahead)).sum(-1, keepdim=True) < 0
                 old = torch.where(opposed, new, old)
-            old, ahead = new, torch.lerp(old, new, 1 + n / (n + 3))
+            old, ahead = new, torch.lerp(old, new, 1 + n / (n + 3)).clamp_(-FARTHEST, FARTHEST)
+        old = old.clamp(-FARTHEST, FARTHEST)
         v = old.exp()
         return self.a / torch.bmm(v, across).clamp_(min=self.tiny), v, old
 
@@ -144,7 +159,9 @@ class SmallPair:
         kl = inner / eps + lower + rest - (1 - m) * torch.log1p(-m.clamp(max=1 - 1e-9))
         spread = cross + 4 * (r @ self.nx) * (q @ self.ny) / m
         value = self.constant - 8 * new.square().sum((-1, -2)) - spread + eps * kl
-        return Cooled(new.to(gamma), g, value.nan_to_num(nan=math.inf))
+        lost = ~torch.isfinite(value)
+        new = new.masked_fill(lost[:, None, None], 0.0)
+        return Cooled(new.to(gamma), g.nan_to_num(nan=0.0), value.masked_fill(lost, math.inf))
 
     def cool(self, gamma: Tensor, hot: Tensor, eps: float, budget: SearchBudget, g: Tensor | None = None) -> Cooled:
         """Each start from a temperature of its own, in shares of `heat`, down to eps, and some
@@ -170,13 +187,20 @@ class SmallPair:
         """The indices of distinct Γ, the lowest first.  (K,)"""
         owner = merge(found.gamma.double() / self.axes, found.value, budget.same_gamma)
         leaders = (owner == torch.arange(len(owner), device=owner.device)).nonzero()[:, 0]
-        return leaders[found.value[leaders].argsort(stable=True)]
+        leaders = leaders[found.value[leaders].argsort(stable=True)]
+        return leaders[: max(1, int(torch.isfinite(found.value[leaders]).sum()))]
 
-    def count(self, found: Cooled, ends: Cooled, budget: SearchBudget, each: Tensor | None = None) -> Tensor:
-        """How many of some ends are each of some minima, or what these stand for.  (K,)"""
-        left, right = ((z.gamma.double() / self.axes).flatten(1) for z in (found, ends))
-        same = torch.cdist(left, right) <= budget.same_gamma * norm(left, dim=1)[:, None]
-        return same.double() @ (torch.ones_like(same[0]) if each is None else each).double()
+    def count(self, found: Cooled, ends: Cooled, budget: SearchBudget) -> Tensor:
+        """How many of some ends are each of some minima.  (K,)"""
+        left, right = self._flat(found.gamma), self._flat(ends.gamma)
+        return (torch.cdist(left, right) <= budget.same_gamma * norm(left, dim=1)[:, None]).double().sum(1)
+
+    def nearest(self, gamma: Tensor, known: Tensor) -> Tensor:
+        """The index of the known Γ that is nearest to each.  (K,)"""
+        return torch.cdist(self._flat(gamma), self._flat(known)).argmin(1)
+
+    def _flat(self, gamma: Tensor) -> Tensor:
+        return (gamma.double() / self.axes).flatten(1)
 
     def lost_variance(self, full: CntProblem) -> float:
         """The share of the variance of the clouds that lies within the cells: where it is large,
@@ -188,6 +212,15 @@ class SmallPair:
             return x, y
 
         return 1 - min(s / t if t > 0 else 1.0 for s, t in zip(spread(here), spread(full), strict=True))
+
+
+def _own_axes(z: Tensor) -> tuple[Tensor | None, Tensor]:
+    """The axes that fewer points than axes span, if they are fewer, and the points in these.
+    (D, N) and (N, N)"""
+    if z.shape[1] <= z.shape[0]:
+        return None, z
+    turn = svd(z, full_matrices=False)[2].mT
+    return turn, z @ turn
 
 
 def _entropy(part: Tensor, mass: Tensor, m: Tensor) -> Tensor:

@@ -24,6 +24,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from gromap import _check
 from gromap._solution import Interrupted, State
 from gromap._threads import threads_for
 from gromap.search.anneal import Cooled, SmallPair
@@ -36,6 +37,12 @@ from gromap.solvers.loop import alternate
 from gromap.solvers.multiscale import interpolate
 from gromap.solvers.protocol import Begin, Loop, Minima, Problem
 from gromap.transport.sinkhorn import Potentials, Sinkhorn, half_step
+
+SAME_ENERGY = 1e-3  # relative gap of minima of which it does not matter which one is found
+UNSURE = (
+    "the search came to its lowest minimum only once, so that a lower one may exist: try "
+    "init=gromap.Search(starts=200), another seed, or a larger epsilon."
+)
 
 # of a match on coarse clouds, > 0 where it keeps left and right
 Hand = Callable[[CntProblem, Tensor, Potentials], float]
@@ -91,7 +98,7 @@ def best_start(
     gamma, minima = problem.x.new_zeros(problem.x.shape[1], problem.y.shape[1]).double(), None
     if not problem.eps < pair.heat * pair.unit:  # so hot that there is one minimum
         return gamma, problem.zero_potentials(), minima
-    eps = max(problem.eps / pair.unit, budget.floor * pair.heat) * pair.unit
+    eps = max(problem.eps / pair.unit, min(budget.floor, 0.02 * pair.critical) * pair.heat) * pair.unit
     try:
         with threads_for(len(here.a) * len(here.b)):
             found, count = hunt(pair, eps / pair.unit, seed, search)  # 1 to 4
@@ -103,6 +110,8 @@ def best_start(
                 minima = _look(SmallPair(here, torch.float32), before, minima, eps, gap, budget, alike)
         if hand is not None:
             minima = minima.take(_keep_hand(here.at(eps), minima, hand, budget.mirror_gap))
+        if float(minima.count[minima.energy <= _within(minima.energy, SAME_ENERGY)].sum()) < 2:
+            _check.warn(UNSURE)
         return (*_settled(problem, here, minima, eps, loop, budget), minima)  # 6
     except KeyboardInterrupt:
         raise Interrupted(State(gamma if minima is None else minima.gamma[0])) from None
@@ -112,10 +121,10 @@ def hunt(pair: SmallPair, eps: float, seed: int, search: Search) -> tuple[Cooled
     """Lines 1 to 4: distinct minima at a temperature, the lowest first, and how many starts went
     to each."""
     budget, spread = search.budget, pair.problem.spread
+    low, high = min(budget.heats[0], pair.critical), budget.heats[1]
     ends, found, count = None, None, torch.zeros(1)
     for k in range(max(1, budget.rounds)):
         starts = pair.units(random_starts(*spread, search.starts, seed + 1000 * k))
-        low, high = budget.heats
         hot = low * (high / low) ** torch.linspace(0, 1, len(starts))
         if k == 0:
             others, heats = first_starts(pair, budget)
@@ -124,7 +133,7 @@ def hunt(pair: SmallPair, eps: float, seed: int, search: Search) -> tuple[Cooled
         ends = end if ends is None else ends.join(end)
         best = pair.ranked(end, eps, budget, budget.kept)
         again = best.gamma.repeat(len(budget.reheats), 1, 1)
-        hot = torch.tensor(budget.reheats).repeat_interleave(len(best.gamma))
+        hot = low * torch.tensor(budget.reheats).repeat_interleave(len(best.gamma))
         best = best.join(pair.ranked(pair.cool(again, hot.to(again), eps, budget), eps, budget, budget.kept))
         found = best if found is None else found.join(best)
         found = found.take(pair.distinct(found, budget)[: budget.kept])
@@ -136,13 +145,13 @@ def hunt(pair: SmallPair, eps: float, seed: int, search: Search) -> tuple[Cooled
 
 
 def first_starts(pair: SmallPair, budget: SearchBudget) -> tuple[Tensor, Tensor]:
-    """Γ = 0 twice, sign flips, matched profiles, and the identity where there are as many points;
-    and the temperatures that they cool from.  (S, D, E), (S,)"""
-    p = pair.problem
-    flips = pair.units(sign_flips(*p.spread, budget.flipped_axes))
-    starts = [flips[:1], flips, profile_starts(pair.x, pair.y, pair.a, pair.b, budget.blurs)]
-    hot = [budget.heats[1], *[budget.heat] * (len(flips) + len(budget.blurs))]
-    return torch.cat(starts), torch.tensor(hot)
+    """Γ = 0, sign flips and matched profiles, and the temperatures that they cool from; Γ = 0 and
+    the profiles also cold, as they are.  (S, D, E), (S,)"""
+    flips = pair.units(sign_flips(*pair.problem.spread, budget.flipped_axes))
+    known = torch.cat([flips[:1], profile_starts(pair.x, pair.y, pair.a, pair.b, budget.blurs)])
+    middle = budget.heat * min(budget.heats[0], pair.critical)
+    hot = [budget.heats[1], *[middle] * (len(known) + len(flips) - 1), *[0.0] * len(known)]
+    return torch.cat([flips[:1], known, flips[1:], known]), torch.tensor(hot)
 
 
 def coarsened(problem: CntProblem, points: int) -> CntProblem:
@@ -171,13 +180,13 @@ def _look(
         g = torch.cat([g, g.new_zeros(len(others), g.shape[1])])
     found = pair.ranked(pair.cool(starts, hot, cold, budget, g), cold, budget, budget.kept)
     found = found.take(slice(int((found.value <= _within(found.value, gap)).sum())))
-    known = Cooled(pair.units(minima.gamma), duals.g, minima.energy)
-    return _minima(pair, found, pair.count(found, known, budget, minima.count), eps)
+    count = minima.count[pair.nearest(found.gamma, pair.units(minima.gamma))]
+    return _minima(pair, found, count, eps)
 
 
 def _minima(pair: SmallPair, found: Cooled, count: Tensor, eps: float) -> Minima:
     """Minima in the units of the problem, with potentials in nats at a temperature."""
-    gamma, g = found.gamma.double() * pair.size, found.g.to(pair.problem.b) * (pair.unit / eps)
+    gamma, g = pair.back(found.gamma), found.g.to(pair.problem.b) * (pair.unit / eps)
     here = pair.problem.at(eps)
     f = half_step(here.score(gamma), here.log_b, g)
     return Minima(gamma, found.value * pair.unit, f, g, count)
@@ -197,7 +206,7 @@ def _settled(
         cold = pair.cool(starts, hot, problem.eps / pair.unit, slow, g.double() * (eps / pair.unit))
         cold = pair.ranked(cold, problem.eps / pair.unit, slow, len(gamma))
         cold = cold.take(slice(int((cold.value <= _within(cold.value, budget.finer[-1][1])).sum())))
-        gamma, g = cold.gamma * pair.size, cold.g.to(g) * (pair.unit / problem.eps)
+        gamma, g = pair.back(cold.gamma), cold.g.to(g) * (pair.unit / problem.eps)
     f = half_step(here.score(gamma), here.log_b, g)
     duals = Potentials(f, g)
     if len(gamma) > 1 and here is not problem:

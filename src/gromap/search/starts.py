@@ -259,7 +259,8 @@ def _of_array(given: Tensor, pair: Pair) -> Start:
         return LinearMap(given)
     a, b = pair.weights
     pi = given.to(a)
-    if (pair.x.dim, pair.y.dim) == pair.shape and not _is_plan(pi, a, b):  # as many axes as points
+    axes = tuple(s.dim if isinstance(s.dim, int) else s.embedding.features.shape[1] for s in (pair.x, pair.y))
+    if axes == pair.shape and not _is_plan(pi, a, b):  # as many axes as points
         return LinearMap(given)
     if bool((pi < 0).any()) or not float(pi.sum()) > 0:
         raise ValueError(

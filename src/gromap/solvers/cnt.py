@@ -70,7 +70,7 @@ class CntGW(AlternatingSolver):
 
 def linear_memory(pair: Pair) -> int:
     """Bytes of embeddings, features and lifted features, about."""
-    axes = max(20 if isinstance(s.dim, float) else s.dim for s in (pair.x, pair.y))
+    axes = max(s.likely_axes for s in (pair.x, pair.y))
     each = 24 * (axes + 8) + 2 * pair.itemsize * axes + 256 * -(-3 * (axes + 1) // 64)
     return sum(pair.shape) * each + FIXED_BYTES[pair.device.type]
 

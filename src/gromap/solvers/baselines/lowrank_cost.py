@@ -19,7 +19,7 @@ from torch import Tensor
 from gromap._pair import Pair
 from gromap._plan import Plan
 from gromap._space import Space
-from gromap.geometry.embedding import signed_factors
+from gromap.geometry.embedding import AUTO_AXES, signed_factors
 from gromap.solvers.cnt import CntGW, CntProblem, embedded_problem, linear_memory, map_of_plan
 from gromap.solvers.loop import AlternatingSolver
 from gromap.solvers.objective import bilinear_score
@@ -120,6 +120,8 @@ class LowRankCostProblem(Bilinear):
 
 
 def _rank(space: Space) -> int:
+    if isinstance(space.dim, str):
+        return min(AUTO_AXES, len(space))
     if isinstance(space.dim, float):
         raise ValueError(f"a cost of low rank needs dim as an int, its rank; {space.name} has dim = {space.dim}.")
     return space.dim
