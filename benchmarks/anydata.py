@@ -28,7 +28,7 @@ from gromap import Loop, Search, SearchBudget, Sinkhorn
 from gromap._pair import Pair
 from gromap._plan import round_to
 
-END = Loop(Sinkhorn(200), max_steps=20_000, max_iter=400, tol=1e-9, marginal_tol=1e-6)
+END = Loop(Sinkhorn(200), max_steps=3_000, max_iter=200, tol=1e-7, marginal_tol=1e-5)
 MANY = Search(starts=200, budget=SearchBudget(rounds=1, kept=8))
 
 
