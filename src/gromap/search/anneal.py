@@ -23,7 +23,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from gromap._torch import norm, svd, untyped
+from gromap._torch import eigh, norm, untyped
 from gromap.search.budget import SearchBudget
 from gromap.search.descent import merge
 from gromap.solvers.cnt import CntProblem
@@ -31,6 +31,7 @@ from gromap.solvers.objective import quartic
 
 LOG2E = 1.4426950408889634
 FARTHEST = 80.0  # nats that a potential moves in one outer step, at most: its exponential is a float32
+FEW_AXES = 20  # that are never too many
 LOOK = 5  # Sinkhorn steps between two looks at the marginals
 
 
@@ -49,7 +50,8 @@ class Cooled(NamedTuple):
 
 
 class SmallPair:
-    """A problem between two small clouds, in units in which E|X|² = E|Y|² = 1.
+    """A problem between two small clouds, in units in which E|X|² = E|Y|² = 1, and in the axes
+    that hold a share of the variance; |X_i|² and |Y_j|² are those of all.
 
     heat: the energy that temperatures are measured by, 2 √(E c_X² E c_Y²) - 4 E|X|² E|Y|²: the
     constant of the energy, if both sides were scaled alike.
@@ -58,14 +60,13 @@ class SmallPair:
     came from for long.
     """
 
-    def __init__(self, problem: CntProblem, dtype: torch.dtype):
+    def __init__(self, problem: CntProblem, dtype: torch.dtype, share: float = 1.0):
         self.problem, self.tiny = problem, 100 * torch.finfo(dtype).tiny
         sides = (problem.x, problem.a, problem.x_norms), (problem.y, problem.b, problem.y_norms)
         spread = [float(w.double() @ n.double()) or 1.0 for _, w, n in sides]  # one, where all points are one
         self.size, self.unit = math.sqrt(spread[0] * spread[1]), spread[0] * spread[1]  # of Γ, and of energies
-        (self.turn_x, x), (self.turn_y, y) = (
-            _own_axes(z.double() / s**0.5) for (z, *_), s in zip(sides, spread, strict=True)
-        )
+        scaled = ((z.double() / s**0.5, w.double()) for (z, w, _), s in zip(sides, spread, strict=True))
+        (self.turn_x, x), (self.turn_y, y) = (_leading_axes(z, w, share) for z, w in scaled)
         self.x, self.y, self.a, self.b = x.to(dtype), y.to(dtype), problem.a.to(dtype), problem.b.to(dtype)
         nx, ny = (n.double() / s for (*_, n), s in zip(sides, spread, strict=True))
         self.inner = (4 * nx[:, None] * ny).to(dtype)  # (N, M)
@@ -79,6 +80,11 @@ class SmallPair:
         self.critical = 16 * float(sx.max() * sy.max()) ** 2 / max(self.heat, 1e-300)
         unit = (sx[:, None] * sy).sqrt()
         self.axes = unit.clamp(min=max(1e-6 * float(unit.max()), 1e-30))
+
+    @property
+    def cut(self) -> bool:
+        """Whether axes of the problem were left out."""
+        return self.turn_x is not None or self.turn_y is not None
 
     def units(self, gamma: Tensor) -> Tensor:
         """Linear maps of the problem in the units and axes here.  (B, D, E)"""
@@ -214,12 +220,17 @@ class SmallPair:
         return 1 - min(s / t if t > 0 else 1.0 for s, t in zip(spread(here), spread(full), strict=True))
 
 
-def _own_axes(z: Tensor) -> tuple[Tensor | None, Tensor]:
-    """The axes that fewer points than axes span, if they are fewer, and the points in these.
-    (D, N) and (N, N)"""
-    if z.shape[1] <= z.shape[0]:
+def _leading_axes(z: Tensor, weights: Tensor, share: float) -> tuple[Tensor | None, Tensor]:
+    """The axes that hold a share of the variance of some points, and the points in these; no more
+    axes than points. None: those that they are in.  (D, K) and (N, K)"""
+    if z.shape[1] <= min(FEW_AXES, len(z)):
         return None, z
-    turn = svd(z, full_matrices=False)[2].mT
+    theta, turn = (t.flip(-1) for t in eigh(z.mT @ (weights[:, None] * z)))
+    held = theta.cumsum(0) / theta.sum().clamp(min=1e-300)
+    keep = min(len(z), z.shape[1], 1 + int((held < share - 1e-12).sum()))
+    if keep == z.shape[1]:
+        return None, z
+    turn = turn[:, : max(keep, min(FEW_AXES, len(z)))]
     return turn, z @ turn
 
 

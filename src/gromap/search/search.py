@@ -36,6 +36,7 @@ from gromap.solvers.cnt import CntProblem
 from gromap.solvers.loop import alternate
 from gromap.solvers.multiscale import interpolate
 from gromap.solvers.protocol import Begin, Loop, Minima, Problem
+from gromap.transport import Dense
 from gromap.transport.sinkhorn import Potentials, Sinkhorn, half_step
 
 SAME_ENERGY = 1e-3  # relative gap of minima of which it does not matter which one is found
@@ -94,7 +95,7 @@ def best_start(
         return gamma, interpolate(support, gamma, duals, problem), minima
     budget = search.budget
     here = coarsened(problem, budget.cells) if _points(problem) > budget.whole else problem
-    pair = SmallPair(here, torch.float32)
+    pair = SmallPair(here, torch.float32, budget.share)
     gamma, minima = problem.x.new_zeros(problem.x.shape[1], problem.y.shape[1]).double(), None
     if not problem.eps < pair.heat * pair.unit:  # so hot that there is one minimum
         return gamma, problem.zero_potentials(), minima
@@ -105,7 +106,7 @@ def best_start(
         minima = _minima(pair, found, count, eps)
         for k, (points, gap) in enumerate(budget.finer):  # 5
             alike = k > 0 or pair.lost_variance(problem) <= budget.lost_variance
-            if here is not problem and (len(minima) > 1 or k == 0):
+            if (here is not problem or (k == 0 and pair.cut)) and (len(minima) > 1 or k == 0):
                 here, before, gap = coarsened(problem, points), here, max(gap, budget.mirror_gap if hand else 0.0)
                 minima = _look(SmallPair(here, torch.float32), before, minima, eps, gap, budget, alike)
         if hand is not None:
@@ -170,9 +171,8 @@ def _look(
 
     alike: whether the coarser clouds resembled them, so that other starts need not be tried here.
     """
-    duals = interpolate(before.at(eps), minima.gamma, Potentials(minima.f, minima.g), pair.problem.at(eps))
-    cold = eps / pair.unit
-    starts, g = pair.units(minima.gamma), duals.g.to(pair.x) * cold
+    cold, across = eps / pair.unit, _score(minima.gamma, before, pair.problem, eps).mT
+    starts, g = pair.units(minima.gamma), half_step(across, before.log_a, minima.f).to(pair.x) * cold  # Interpolate
     hot = starts.new_full((len(starts),), cold / pair.heat)
     if not alike:
         others, heats = first_starts(pair, budget)
@@ -184,11 +184,17 @@ def _look(
     return _minima(pair, found, count, eps)
 
 
+def _score(gamma: Tensor, rows: CntProblem, cols: CntProblem, eps: float) -> Dense:
+    """-C_Γ / ε between small clouds, for a batch of Γ, written down: no factors are needed.
+    (B, N, M)"""
+    product = (16 / eps) * rows.x.double() @ gamma @ cols.y.double().mT
+    return Dense((product + (4 / eps) * rows.x_norms.double()[:, None] * cols.y_norms).to(rows.x))
+
+
 def _minima(pair: SmallPair, found: Cooled, count: Tensor, eps: float) -> Minima:
     """Minima in the units of the problem, with potentials in nats at a temperature."""
-    gamma, g = pair.back(found.gamma), found.g.to(pair.problem.b) * (pair.unit / eps)
-    here = pair.problem.at(eps)
-    f = half_step(here.score(gamma), here.log_b, g)
+    gamma, g, here = pair.back(found.gamma), found.g.to(pair.problem.b) * (pair.unit / eps), pair.problem
+    f = half_step(_score(gamma, here, here, eps), here.log_b, g)
     return Minima(gamma, found.value * pair.unit, f, g, count)
 
 
@@ -207,8 +213,7 @@ def _settled(
         cold = pair.ranked(cold, problem.eps / pair.unit, slow, len(gamma))
         cold = cold.take(slice(int((cold.value <= _within(cold.value, budget.finer[-1][1])).sum())))
         gamma, g = pair.back(cold.gamma), cold.g.to(g) * (pair.unit / problem.eps)
-    f = half_step(here.score(gamma), here.log_b, g)
-    duals = Potentials(f, g)
+    duals = Potentials(half_step(_score(gamma, here, here, problem.eps), here.log_b, g), g)
     if len(gamma) > 1 and here is not problem:
         there = coarsened(problem, budget.tie_points)
         settle = replace(loop, sinkhorn=Sinkhorn(50, tol=2e-3), adaptive=False, max_iter=budget.tie_steps)
