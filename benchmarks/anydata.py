@@ -5,8 +5,8 @@
 For each problem the energy of the default's plan, rounded to exact marginals, is compared with the
 lowest of those that other starts lead to, each run to its end at the same temperature and rounded:
 Γ = 0, the true match where one is known, a search with 200 random starts, POT's conditional
-gradient, and the default itself. "right" is the share of the points of isometric copies whose
-partner is at the same distances from all others, blur aside: to 2 % of the unit on average.
+gradient, and the default itself. A copy is matched right if the energy is that of the true match,
+blurred by the same ε, to 0.1 %.
 """
 
 from __future__ import annotations
@@ -41,14 +41,6 @@ def energy(pair: Pair, plan: np.ndarray) -> float:
     return float(loss + pair.eps * torch.special.xlogy(pi, pi / torch.outer(a, b)).sum())
 
 
-def right(found: np.ndarray, pair: Pair) -> float:
-    """The share of points whose costs to all others are kept by the map, on average: a twin is as
-    good as the true partner."""
-    sides = zip((pair.x, pair.y), pair.units, strict=True)
-    cx, cy = (s.cost(s.measure.points, s.measure.points).double().numpy() / unit for s, unit in sides)
-    return float((np.abs(cx - cy[np.ix_(found, found)]).mean(1) <= 0.02).mean())
-
-
 def run(p: Problem, eps: float) -> dict[str, Any]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -76,10 +68,10 @@ def run(p: Problem, eps: float) -> dict[str, Any]:
         "gap": found / best - 1,
         "end_gap": ends["default"] / best - 1,
         "best": min(ends, key=lambda k: ends[k]),
-        "right": right(sol.map(), pair) if p.exact else None,
+        "right": bool(found <= 1.001 * ends["truth"]) if p.exact else None,
         "truth_gap": ends["truth"] / best - 1 if "truth" in ends else None,
         "status": str(sol.status),
-        "warned": sorted({str(w.message)[:60] for w in caught}),
+        "warned": sorted({str(w.message)[:90] for w in caught}),
         "minima_starts": None if sol.stats.minima_starts is None else int(sol.stats.minima_starts[0]),
     }
 
@@ -96,19 +88,20 @@ def _pot(pair: Pair) -> np.ndarray | None:
 
 
 def table(records: list[dict[str, Any]]) -> str:
-    lines = [
-        "| kind | runs | within 0.1 % | within 1 % | worst | copies right | s, median |",
-        "|---|---|---|---|---|---|---|",
-    ]
+    names = "kind", "runs", "within 0.1 %", "within 1 %", "worst", "misses warned", "copies right", "s, median"
+    lines = [f"| {' | '.join(names)} |", len(names) * "|---" + "|"]
     for kind in (*KINDS, "all"):
         some = [r for r in records if kind in (r["kind"], "all")]
         if some:
             gaps = np.array([r["gap"] for r in some])
             copies = [r["right"] for r in some if r["right"] is not None]
-            share = f"{sum(c >= 0.999 for c in copies)} of {len(copies)}" if copies else ""
+            share = f"{sum(copies)} of {len(copies)}" if copies else ""
             close, near = (gaps <= 1e-3).sum(), (gaps <= 1e-2).sum()
             seconds = np.median([r["seconds"] for r in some])
-            lines.append(f"| {kind} | {len(some)} | {close} | {near} | {gaps.max():+.2%} | {share} | {seconds:.2f} |")
+            missed = [r for r in some if r["gap"] > 1e-3]
+            told = f"{sum(any('lowest' in w for w in r['warned']) for r in missed)} of {len(missed)}" if missed else ""
+            row = kind, len(some), close, near, f"{gaps.max():+.2%}", told, share, f"{seconds:.2f}"
+            lines.append(f"| {' | '.join(map(str, row))} |")
     return "\n".join(lines)
 
 
@@ -129,7 +122,7 @@ def main() -> None:
                 for eps in options.epsilon:
                     record = {"kind": kind, "dim": dim} | run(p, eps)
                     records.append(record)
-                    if record["gap"] > 1e-3 or (record["right"] or 1) < 0.999:
+                    if record["gap"] > 1e-3:
                         print(json.dumps(record), file=sys.stderr, flush=True)
     if options.out:
         options.out.write_text(json.dumps(records, indent=1))

@@ -74,8 +74,9 @@ class SearchBudget:
     """Relative distance of two Γ that count as one, entries in units of √(σ_d σ_e)."""
 
     lost_variance: float = 0.1
-    """Share of the variance within cells from which cells do not resemble the cloud: starts of
-    line 1 then cool on the finer ones too. Shapes lose 0.01, words in 50 dimensions 0.2 to 0.4."""
+    """Share of the variance within cells from which cells do not resemble the cloud: the first of
+    the finer clouds is taken instead, and on the second the starts that are not random are cooled
+    too. Shapes lose 0.01, words in 50 dimensions 0.2 to 0.4."""
 
     finer: tuple[tuple[int, float], ...] = ((400, 0.15), (1000, 0.01))
     """Points of finer clouds, and the relative gap of energies that these cannot tell. With 1 % at

@@ -96,6 +96,9 @@ def best_start(
     budget = search.budget
     here = coarsened(problem, budget.cells) if _points(problem) > budget.whole else problem
     pair = SmallPair(here, torch.float32, budget.share)
+    if pair.lost_variance(problem) > budget.lost_variance:
+        here = coarsened(problem, budget.finer[0][0])
+        pair = SmallPair(here, torch.float32, budget.share)
     gamma, minima = problem.x.new_zeros(problem.x.shape[1], problem.y.shape[1]).double(), None
     if not problem.eps < pair.heat * pair.unit:  # so hot that there is one minimum
         return gamma, problem.zero_potentials(), minima
@@ -105,10 +108,11 @@ def best_start(
             found, count = hunt(pair, eps / pair.unit, seed, search)  # 1 to 4
         minima = _minima(pair, found, count, eps)
         for k, (points, gap) in enumerate(budget.finer):  # 5
-            alike = k > 0 or pair.lost_variance(problem) <= budget.lost_variance
-            if (here is not problem or (k == 0 and pair.cut)) and (len(minima) > 1 or k == 0):
-                here, before, gap = coarsened(problem, points), here, max(gap, budget.mirror_gap if hand else 0.0)
-                minima = _look(SmallPair(here, torch.float32), before, minima, eps, gap, budget, alike)
+            if (here is not problem or pair.cut) and (len(minima) > 1 or k == 0):
+                before, alike = here, k == 0 or pair.lost_variance(problem) <= budget.lost_variance
+                here = here if _points(here) >= min(points, _points(problem)) else coarsened(problem, points)
+                pair, gap = SmallPair(here, torch.float32), max(gap, budget.mirror_gap if hand else 0.0)
+                minima = _look(pair, before, minima, eps, gap, budget, alike)
         if hand is not None:
             minima = minima.take(_keep_hand(here.at(eps), minima, hand, budget.mirror_gap))
         if float(minima.count[minima.energy <= _within(minima.energy, SAME_ENERGY)].sum()) < 2:
@@ -129,7 +133,9 @@ def hunt(pair: SmallPair, eps: float, seed: int, search: Search) -> tuple[Cooled
         hot = low * (high / low) ** torch.linspace(0, 1, len(starts))
         if k == 0:
             others, heats = first_starts(pair, budget)
-            starts, hot = torch.cat([others, starts]), torch.cat([heats, hot])
+            flips = pair.units(sign_flips(*spread, budget.flipped_axes))[1:]
+            starts = torch.cat([others, flips, starts])
+            hot = torch.cat([heats, torch.full((len(flips),), budget.heat * low), hot])
         end = pair.cool(starts, hot.to(starts), eps, budget)
         ends = end if ends is None else ends.join(end)
         best = pair.ranked(end, eps, budget, budget.kept)
@@ -146,13 +152,13 @@ def hunt(pair: SmallPair, eps: float, seed: int, search: Search) -> tuple[Cooled
 
 
 def first_starts(pair: SmallPair, budget: SearchBudget) -> tuple[Tensor, Tensor]:
-    """Γ = 0, sign flips and matched profiles, and the temperatures that they cool from; Γ = 0 and
-    the profiles also cold, as they are.  (S, D, E), (S,)"""
-    flips = pair.units(sign_flips(*pair.problem.spread, budget.flipped_axes))
-    known = torch.cat([flips[:1], profile_starts(pair.x, pair.y, pair.a, pair.b, budget.blurs)])
+    """Γ = 0 and matched profiles, and the temperatures that they cool from: once slowly, and once
+    as they are.  (S, D, E), (S,)"""
+    zero = pair.x.new_zeros(1, pair.x.shape[1], pair.y.shape[1])
+    known = torch.cat([zero, profile_starts(pair.x, pair.y, pair.a, pair.b, budget.blurs)])
     middle = budget.heat * min(budget.heats[0], pair.critical)
-    hot = [budget.heats[1], *[middle] * (len(known) + len(flips) - 1), *[0.0] * len(known)]
-    return torch.cat([flips[:1], known, flips[1:], known]), torch.tensor(hot)
+    hot = [budget.heats[1], *[middle] * len(known), *[0.0] * len(known)]
+    return torch.cat([zero, known, known]), torch.tensor(hot)
 
 
 def coarsened(problem: CntProblem, points: int) -> CntProblem:
