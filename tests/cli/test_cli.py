@@ -95,7 +95,8 @@ def test_match_writes_maps_meshes_and_reports(shapes, tmp_path, capsys):
 
 
 def test_results_are_not_replaced_unless_forced(shapes, tmp_path, capsys):
-    args = ["match", str(shapes / "flat.npy"), str(shapes / "deep.csv"), "--out", str(tmp_path), *FAST]
+    blurred = [*FAST, "--epsilon", "0.1"]  # two clouds that are not alike: there the search is sure
+    args = ["match", str(shapes / "flat.npy"), str(shapes / "deep.csv"), "--out", str(tmp_path), *blurred]
     assert main([*args, "--quiet"]) == 0
     assert capsys.readouterr() == ("", "")
     before = (tmp_path / "result.safetensors").stat().st_mtime_ns

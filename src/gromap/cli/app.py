@@ -64,7 +64,7 @@ def match(
     landmarks: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Pairs that belong together, two indices per line, from 0.")
     ] = None,
-    starts: Annotated[int, typer.Option(min=0, help="Random starts of the global search.")] = 100,
+    starts: Annotated[int, typer.Option(min=0, help="Random starts of a round of the global search.")] = 16,
     chirality: Annotated[
         bool, typer.Option("--chirality", help="Of nearly equal matches prefer one that keeps left and right apart.")
     ] = False,

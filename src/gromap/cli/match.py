@@ -190,7 +190,7 @@ def _settings(paths: tuple[Path, Path], options: Options, device: str) -> dict[s
         "target": str(paths[1]),
         "cost": options.cost or "geodesic on meshes, euclidean on clouds",
         "epsilon": options.epsilon,
-        "dim": options.dim or "20",
+        "dim": options.dim or "auto",
         "landmarks": str(options.landmarks) if options.landmarks else "none",
         "starts": options.starts,
         "chirality": options.chirality,
