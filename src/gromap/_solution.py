@@ -98,7 +98,8 @@ class Solution:
         ]
         if stats.minima is not None:
             gap = "" if stats.runner_up is None else f", the next {stats.runner_up:.1%} higher".replace("%", " %")
-            lines.append(f"  search          {len(stats.minima)} minima{gap}")
+            word = "minimum" if len(stats.minima) == 1 else "minima"
+            lines.append(f"  search          {len(stats.minima)} {word}{gap}")
         return "\n".join([*lines, f"  status          {self.status.value}"])
 
     def _way(self) -> str:

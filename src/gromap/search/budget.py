@@ -40,6 +40,9 @@ class SearchBudget:
     floor: float = 1e-3
     """Temperature of the search, where the one asked for is lower: minima keep their order."""
 
+    critical_floor: float = 0.02
+    """The same, over the critical temperature, where that is lower."""
+
     sinkhorn_steps: int = 25
     """Of each outer step. 10 are as good on most, 5 are not."""
 

@@ -102,7 +102,8 @@ def best_start(
     gamma, minima = problem.x.new_zeros(problem.x.shape[1], problem.y.shape[1]).double(), None
     if not problem.eps < pair.heat * pair.unit:  # so hot that there is one minimum
         return gamma, problem.zero_potentials(), minima
-    eps = max(problem.eps / pair.unit, min(budget.floor, 0.02 * pair.critical) * pair.heat) * pair.unit
+    floor = min(budget.floor, budget.critical_floor * pair.critical) * pair.heat
+    eps = max(problem.eps / pair.unit, floor) * pair.unit
     try:
         with threads_for(len(here.a) * len(here.b)):
             found, count = hunt(pair, eps / pair.unit, seed, search)  # 1 to 4
