@@ -84,7 +84,8 @@ def _pot(pair: Pair) -> np.ndarray | None:
 
     costs = [s.cost(s.measure.points, s.measure.points).double().numpy() for s in (pair.x, pair.y)]
     a, b = (w.double().numpy() for w in pair.weights)
-    return ot.gromov.gromov_wasserstein(costs[0] / pair.units[0], costs[1] / pair.units[1], a, b)
+    plan: Any = ot.gromov.gromov_wasserstein(costs[0] / pair.units[0], costs[1] / pair.units[1], a, b)
+    return plan
 
 
 def table(records: list[dict[str, Any]]) -> str:

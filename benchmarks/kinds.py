@@ -1,7 +1,7 @@
 """Ten kinds of data to match, small and large, for anydata.py: most with a known right answer.
 
 A problem is drawn anew for each seed. `copies` are isometric, permuted copies, whose right match is
-known; the others are two samples or two views of one thing.
+known; the others are two samples or two views of one thing. Needs `pip install -e '.[bench]'`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import networkx as nx
 import numpy as np
 import scipy.linalg
 import scipy.sparse.csgraph
-from scipy.spatial import cKDTree
+from scipy.spatial import KDTree
 
 DATA = Path(os.environ.get("GROMAP_DATA", "data"))
 POSES = ("dog_0", "dog_1"), ("dog_0", "dog_2"), ("mh_man_0", "mh_man_1"), ("mh_woman_0", "mh_woman_1")
@@ -60,7 +60,8 @@ def shapes(n: int, dim: int, rng: np.random.Generator) -> Iterator[Problem]:
         if truth:
             other = rng.permutation(len(y))[:n]
             p = shuffled(f"{left}-{right}", x[keep], y[other], rng)
-            near = cKDTree(y[other]).query(y[keep])[1]  # vertex i of one is vertex i of the other
+            near = KDTree(y[other]).query(y[keep])[1]  # vertex i of one is vertex i of the other
+            assert p.truth is not None
             yield Problem(p.name, p.x, p.y, p.options, p.truth[near])
         else:
             yield Problem(f"{left}-{right}", x[keep], y[rng.permutation(len(y))[:n]])
@@ -85,8 +86,8 @@ def digits(n: int, dim: int, rng: np.random.Generator) -> Iterator[Problem]:
     from sklearn.decomposition import PCA
     from sklearn.neural_network import MLPClassifier
 
-    data = load_digits()
-    pixels, label = data.data / 16.0, data.target
+    pixels, label = load_digits(return_X_y=True)
+    pixels = np.asarray(pixels) / 16.0
     keep = rng.permutation(len(pixels))[:n]
     width = min(dim, 64)
     net = MLPClassifier((width,), max_iter=60, random_state=0).fit(pixels, label)
@@ -158,7 +159,7 @@ def cells(n: int, dim: int, rng: np.random.Generator) -> Iterator[Problem]:
     rna, atac = (np.load(DATA / "multimodal" / f"SNAREseq_{z}_feat.npy").astype(float) for z in ("rna", "atac"))
     keep = rng.permutation(len(rna))[:n]
     unit = [z / np.linalg.norm(z, axis=1, keepdims=True) for z in (rna[keep], atac[keep])]
-    yield shuffled("cells, unit rows", *unit, rng)
+    yield shuffled("cells, unit rows", unit[0], unit[1], rng)
     yield shuffled("cells", rna[keep], atac[keep], rng)
 
 
@@ -166,9 +167,9 @@ def rolls(n: int, dim: int, rng: np.random.Generator) -> Iterator[Problem]:
     t, h = 1.5 * np.pi * (1 + 2 * rng.uniform(size=n)), 8 * rng.uniform(size=n)
     roll, flat = np.stack([t * np.cos(t), h, t * np.sin(t)], 1), np.stack([0.5 * t**2 / 3, h], 1)
     yield shuffled("swiss roll-plane", roll, flat, rng)
-    tree = cKDTree(roll)
-    gaps, near = tree.query(roll, min(n, 9))
-    rows = np.repeat(np.arange(n), near.shape[1])
+    tree = KDTree(roll)
+    gaps, near = map(np.asarray, tree.query(roll, min(n, 9)))
+    rows = np.repeat(np.arange(n), min(n, 9))
     graph = scipy.sparse.csr_array((gaps.ravel() + 1e-12, (rows, near.ravel())), shape=(n, n))
     paths = scipy.sparse.csgraph.shortest_path(graph, directed=False)
     paths[~np.isfinite(paths)] = 1.5 * paths[np.isfinite(paths)].max()

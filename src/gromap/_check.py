@@ -243,9 +243,9 @@ def is_count(value: object) -> bool:
 
 @dataclass(frozen=True)
 class Auto:
-    """dim="auto" where it stands for another number of axes."""
+    """dim="auto" where it stands for a number of axes."""
 
-    axes: int = 20
+    axes: int
 
 
 def is_auto(value: object) -> bool:

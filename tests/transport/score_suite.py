@@ -37,7 +37,7 @@ class ScoreSuite:
     shapes = SHAPES
 
     def make(self, batch, n: int, m: int, rank: int, reach: float) -> Score:
-        raise NotImplementedError("a subclass makes its scores")
+        raise TypeError(f"{type(self).__name__} makes no scores: define make().")
 
     def cases(self):
         for batch, *size in self.shapes:

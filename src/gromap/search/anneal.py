@@ -25,11 +25,11 @@ from torch import Tensor
 
 from gromap._torch import eigh, norm, untyped
 from gromap.search.budget import SearchBudget
-from gromap.search.descent import merge
+from gromap.search.descent import distinct
 from gromap.solvers.cnt import CntProblem
 from gromap.solvers.objective import quartic
+from gromap.transport.tiles import LOG2E
 
-LOG2E = 1.4426950408889634
 FARTHEST = 80.0  # nats that a potential moves in one outer step, at most: its exponential is a float32
 FEW_AXES = 20  # that are never too many
 LOOK = 5  # Sinkhorn steps between two looks at the marginals
@@ -42,7 +42,7 @@ class Cooled(NamedTuple):
     g: Tensor  # (B, M) potentials, in units of energy
     value: Tensor  # (B,) float64, energy of the last coupling
 
-    def take(self, some: Tensor | list[int] | slice) -> Cooled:
+    def take(self, some: Tensor | slice) -> Cooled:
         return Cooled(self.gamma[some], self.g[some], self.value[some])
 
     def join(self, other: Cooled) -> Cooled:
@@ -191,9 +191,8 @@ class SmallPair:
 
     def distinct(self, found: Cooled, budget: SearchBudget) -> Tensor:
         """The indices of distinct Γ, the lowest first.  (K,)"""
-        owner = merge(found.gamma.double() / self.axes, found.value, budget.same_gamma)
-        leaders = (owner == torch.arange(len(owner), device=owner.device)).nonzero()[:, 0]
-        leaders = leaders[found.value[leaders].argsort(stable=True)]
+        each = torch.ones_like(found.value)
+        leaders, _ = distinct(found.gamma.double() / self.axes, found.value, each, budget.same_gamma)
         return leaders[: max(1, int(torch.isfinite(found.value[leaders]).sum()))]
 
     def count(self, found: Cooled, ends: Cooled, budget: SearchBudget) -> Tensor:

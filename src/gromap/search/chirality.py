@@ -39,11 +39,11 @@ def handedness(problem: CntProblem) -> Callable[[CntProblem, Tensor, Potentials]
 
     def hand(coarse: CntProblem, gamma: Tensor, duals: Potentials) -> float:
         """The mean sign of det(T x) / det(x), weighted by |det(x)|, for the barycentric map T of
-        the match."""
-        cols = lifted_score(gamma, coarse.x, problem.y, problem.eps, norms=(coarse.x_norms, problem.y_norms))
+        the match, at the temperature of the coarse clouds."""
+        cols = lifted_score(gamma, coarse.x, problem.y, coarse.eps, norms=(coarse.x_norms, problem.y_norms))
         g = -cols.mT.lse(duals.f + coarse.log_a)  # Interpolate
         score = lifted_score(
-            gamma, problem.x[some], problem.y, problem.eps, norms=(problem.x_norms[some], problem.y_norms)
+            gamma, problem.x[some], problem.y, coarse.eps, norms=(problem.x_norms[some], problem.y_norms)
         )
         v = g + problem.log_b
         moved = score.apply(-score.lse(v), v, py.to(problem.y)).double()
