@@ -215,7 +215,7 @@ def test_losses_and_spaces_without_any_distance():
 def test_points_of_a_line_in_many_dimensions(method, dtype, cost):
     t, order = np.linspace(0, 1, 80) ** 2, np.random.default_rng(0).permutation(80)
     x = np.outer(t, np.random.default_rng(1).normal(size=10))
-    sol = solve(x.astype(dtype), (x[order] + 3).astype(dtype), cost=cost, method=method, epsilon=1e-4)
+    sol = solve(x.astype(dtype), (x[order] + 3).astype(dtype), cost=cost, method=method, epsilon=1e-4, scale="radius")
     assert sol.converged
     assert np.abs(t[order][sol.map()] - t).max() < 0.05
     assert gromap.Space(x, cost=cost, dim=0.8).features.shape[1] <= 3

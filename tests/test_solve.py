@@ -45,8 +45,8 @@ def test_two_poses_of_a_real_shape():
 def test_invariances(method, pair):
     x, y, a, b = pair
     options = {
-        "epsilon": 0.01,
-        "method": {"cnt": CntGW, "kernel": KernelGW}[method](Loop(Sinkhorn(2000, tol=1e-9), max_steps=2000)),
+        "epsilon": 0.05,
+        "method": {"cnt": CntGW, "kernel": KernelGW}[method](Loop(Sinkhorn(2000, tol=1e-9), max_steps=2000, tol=1e-9)),
     }
     base = solve(x, y, a, b, **options)
 

@@ -15,8 +15,8 @@ from gromap._space import Space
 from gromap.geometry.indexed_costs import Indexed
 
 LARGE = 3000  # points from which numpy arrays go to a GPU, and "auto" builds a pyramid
-# the least temperature, in rounding errors of an energy: scores are up to 20 energies, so that
-# theirs are 80 nats there, which float32 can hardly take the exponential of
+# the least temperature, in rounding errors of the largest energy: scores are up to 20 energies, so
+# that theirs are 80 nats there, which float32 can hardly take the exponential of
 COLDEST = 0.25
 RAISED = {torch.float32: ", pass float64 data", torch.float64: ""}  # what else helps
 
@@ -33,7 +33,8 @@ class Pair:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        least = COLDEST * torch.finfo(self.dtype).eps * self.energy_unit
+        largest = (self.x.extent / self.units[0]) * (self.y.extent / self.units[1])
+        least = COLDEST * torch.finfo(self.dtype).eps * largest
         if not self.eps >= least:
             raise ValueError(
                 f"epsilon = {self.eps:.3g} is too small for {self.dtype}: between these costs its rounding errors are "
@@ -58,11 +59,11 @@ class Pair:
         """From what the user gives."""
         eps = _check.positive(epsilon, "epsilon")
         x, y = spaces_of(X, Y, a, b, cost, dim, device, seed)
-        pair = cls(x, y, eps, units_of(x, y, scale), seed)
+        units = units_of(x, y, scale)
         if isinstance(scale, str):
             x.warn_if_far("X", eps)
             y.warn_if_far("Y", eps)
-        return pair
+        return cls(x, y, eps, units, seed)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -184,7 +185,8 @@ def units_of(x: Space, y: Space, scale: str | float | None) -> tuple[float, floa
     if not isinstance(scale, str):
         unit = _check.positive(scale, "scale")
         return unit, unit
-    if _check.choice(scale, ["auto", "each", "joint"], "scale (or None, or a number)") != "joint":
-        return x.scale, y.scale
+    name = _check.choice(scale, ["auto", "each", "joint", "radius"], "scale (or None, or a number)")
+    if name == "radius":
+        return x.extent or 1.0, y.extent or 1.0
     unit = max(x.scale, y.scale)
-    return unit, unit
+    return (unit, unit) if name == "joint" else (x.scale, y.scale)

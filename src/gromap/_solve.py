@@ -50,9 +50,9 @@ def solve(
     epsilon
         Temperature, in units of the scaled costs, squared.
     scale
-        What costs are divided by. "each": each by its own unit (`Space.scale`: radius 1, as in
-        the paper); "joint": both by the larger unit; a number: both by it; None: taken as given.
-        "auto" is "each".
+        What costs are divided by. "each": each by its own unit, `Space.scale`, so that nine tenths
+        of the mass have radius 1; "joint": both by the larger unit; "radius": each so that all
+        points do, as in the paper; a number: both by it; None: taken as given. "auto" is "each".
     method
         "cnt", "kernel", "multiscale", or a solver object with options; "auto" is "multiscale"
         from 3000 points, or "cnt". Those before: "entropic", "lowrank-cost", "lowrank", "sampled",

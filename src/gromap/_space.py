@@ -31,7 +31,7 @@ from gromap.geometry.embedding import (
     negative_mass,
 )
 from gromap.geometry.indexed_costs import Indexed, Precomputed
-from gromap.geometry.measure import Measure
+from gromap.geometry.measure import Measure, core
 
 if TYPE_CHECKING:
     from gromap.mesh.embedding import MeshEmbedding
@@ -40,7 +40,9 @@ if TYPE_CHECKING:
 KERNEL_PCA_POINTS = 4096  # up to this many points `embedding="auto"` is exact kernel PCA
 # and up to this many it refines Nyström by a sweep over all pairs: spectra right to 3e-6, not 4e-4
 REFINED_POINTS = 50_000
-FAR = 100  # times the radius of half of the points, from where a point is looked at as an outlier
+# units that the costs of one point may take, at most: rounding errors of float32 are a tenth of a
+# nat there at epsilon = 1e-3, and grow with the square
+MAX_EXTENT = 10
 UNNAMED = ("X", "Y", "C")  # what spaces are called that were given no name
 
 
@@ -231,14 +233,26 @@ class Space:
 
     @cached_property
     def scale(self) -> float:
-        """The unit of the cost: (radius of the cloud)^p for |x - x'|^p, else the squared radius
-        of the embedded cloud."""
+        """The unit of the cost: r^p for |x - x'|^p and the radius r that holds nine tenths of the
+        mass, around the mean of these; else the squared radius of the embedded cloud that does.
+        At least a tenth of the same for all points, `extent`; one, if all are one point."""
+        return max(self._core, self.extent / MAX_EXTENT) or 1.0
+
+    @cached_property
+    def _core(self) -> float:
+        """The unit, but for a point that is very far out."""
         if self.cost.degree is not None:
-            scale = self.measure.radius() ** self.cost.degree
-        else:
-            with self._all_finite():
-                scale = float(kernel_diagonal(self.cost, self.measure)[self.measure.support].max())
-        return scale if scale > 0 else 1.0
+            return self.measure.core_radius() ** self.cost.degree
+        with self._all_finite():
+            return core(lambda w: kernel_diagonal(self.cost, self.measure, w), self.measure.weights.double())
+
+    @cached_property
+    def extent(self) -> float:
+        """The same for the point that is farthest out, from the mean of all points."""
+        if self.cost.degree is not None:
+            return self.measure.radius() ** self.cost.degree
+        with self._all_finite():
+            return max(0.0, float(kernel_diagonal(self.cost, self.measure)[self.measure.support].max()))
 
     @cached_property
     def moments(self) -> Moments:
@@ -301,21 +315,19 @@ class Space:
             )
 
     def warn_if_far(self, side: str, eps: float) -> None:
-        """Warn of a point so far from all others that these look alike in units of its distance,
-        at the temperature eps.
+        """Warn of a point so far from all others that these look alike beside it, at the
+        temperature eps.
 
         side: "X" or "Y", what a space without a name is called.
         """
-        if self.cost.degree is None:
+        if self.cost.degree is None or not 0 < (self._core / self.scale) ** 2 < eps:
             return
-        radius, half = self.scale ** (1 / self.cost.degree), self.measure.half_radius()
-        if half > 0 and radius > FAR * half and (half / radius) ** (2 * self.cost.degree) < eps:
-            far, name = self.measure.farthest(), side if self.name in UNNAMED else self.name
-            _check.warn(
-                f"point {far} of {name} is {radius / half:.2g} times as far out as half of the points. Costs are in "
-                f"units of its distance, in which most points look alike at epsilon = {eps:g}: leave it out, or give "
-                "it the weight 0."
-            )
+        far, name = self.measure.farthest(), side if self.name in UNNAMED else self.name
+        times = (self.extent / self._core) ** (1 / self.cost.degree)
+        _check.warn(
+            f"point {far} of {name} is {times:.2g} times as far out as nine tenths of the points, which look alike "
+            f"beside it at epsilon = {eps:g}: leave it out, or give it the weight 0."
+        )
 
     @contextmanager
     def _all_finite(self) -> Generator[None]:

@@ -19,7 +19,7 @@ needs = {"conditional-gradient": "ot"}
 def options(method: str) -> dict:
     if method in needs:
         pytest.importorskip(needs[method])
-    return {"method": method, "epsilon": 0.05, "max_iter": 12}
+    return {"method": method, "epsilon": 0.05, "scale": "radius", "max_iter": 12}
 
 
 @pytest.mark.parametrize("method", BASELINES)
@@ -65,7 +65,7 @@ def test_any_start(method, pair):
         first.plan.dense(),
         first.gamma,
         first.map(),
-        solve(x, y, a, b, epsilon=0.05),
+        solve(x, y, a, b, epsilon=0.05, scale="radius"),
     ]
     # two steps from each
     for start, above in (
@@ -77,8 +77,8 @@ def test_any_start(method, pair):
         assert solve(x, y, a, b, init=start, **{**options(method), "max_iter": 2}).value <= above * first.value
     again = solve(x, y, a, b, init=first, **options(method))
     assert again.value <= 1.1 * first.value
-    back = solve(x, y, a, b, epsilon=0.05, init=first)  # from a baseline to cnt
-    assert back.value <= 1.02 * solve(x, y, a, b, epsilon=0.05).value
+    back = solve(x, y, a, b, epsilon=0.05, scale="radius", init=first)  # from a baseline to cnt
+    assert back.value <= 1.02 * solve(x, y, a, b, epsilon=0.05, scale="radius").value
 
 
 @pytest.mark.parametrize("method", BASELINES)

@@ -30,12 +30,12 @@ def poses(seed: int, n: int = 200) -> tuple[Space, Space]:
 
 @cache
 def converged(seed: int) -> float:
-    return float(solve(*poses(seed), method="kernel", init="zero", tol=1e-6).history["energy"][-1])
+    return float(solve(*poses(seed), method="kernel", init="zero", tol=1e-6, scale="radius").history["energy"][-1])
 
 
 def run(solver: Callable, spaces: tuple[Space, Space], steps: int, update: str, adaptive: bool = False) -> Solution:
     loop = Loop(Sinkhorn(steps, update=update), adaptive=adaptive, max_iter=50)  # type: ignore[arg-type]
-    return solve(*spaces, epsilon=EPSILON, method=solver(loop), init="zero")
+    return solve(*spaces, epsilon=EPSILON, scale="radius", method=solver(loop), init="zero")
 
 
 def test_thirty_symmetrized_steps_are_enough_for_kernel_gw_and_not_for_standard_entropic_gw():
@@ -72,7 +72,7 @@ def test_adaptive_steps_reach_the_optimum_from_five(solver):
     sol = run(solver, poses(0), 5, "symmetric", adaptive=True)
     assert sol.history["inner_steps"][-1] >= 100
     assert sol.plan.marginal_error < 0.01
-    exact = solve(*poses(0), method=solver(), init="zero", tol=1e-6).history["energy"][-1]
+    exact = solve(*poses(0), method=solver(), init="zero", tol=1e-6, scale="radius").history["energy"][-1]
     assert sol.history["energy"][-1] == pytest.approx(exact, rel=0.03)
 
 

@@ -57,7 +57,7 @@ def clouds(name: str, n: int, seed: int, device: torch.device) -> tuple[Tensor, 
 def curve(solver: Any, name: str, n: int, seed: int, device: torch.device) -> dict[str, Any]:
     """Energy against time, from Γ = 0."""
     x, y = (Space(z, dim=DIM) for z in clouds(name, n, seed, device))
-    sol = gromap.solve(x, y, epsilon=EPSILON, method=solver, init="zero")
+    sol = gromap.solve(x, y, epsilon=EPSILON, scale="radius", method=solver, init="zero")
     columns = ("seconds", "energy", "marginal_error", "inner_steps")
     return {c: sol.history[c].tolist() for c in columns} | {"value": sol.value, "status": sol.status.name}
 

@@ -44,7 +44,7 @@ class Match:
     def solve(self, x: Tensor, y: Tensor, **options: Any) -> tuple[gromap.Solution, float, int]:
         """The solution, its seconds, and its peak of memory in bytes."""
         meter = Meter.start(self.device)
-        solution = gromap.solve(x, y, epsilon=self.epsilon, **options)
+        solution = gromap.solve(x, y, epsilon=self.epsilon, scale="radius", **options)
         return solution, *meter.read()
 
     def difference(self, x: Tensor, y: Tensor, solution: gromap.Solution) -> dict[str, Any]:

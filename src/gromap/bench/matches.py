@@ -67,7 +67,7 @@ def match(row: Row, method: Any, init: str, device: torch.device) -> dict[str, A
 
     def solve(stop: Callable[[Event], bool]) -> tuple[Space, Space, Solution]:
         x, y = (Space(z, dim=DIM) for z in points)
-        return x, y, gromap.solve(x, y, epsilon=EPSILON, method=method, init=init, callback=stop)
+        return x, y, gromap.solve(x, y, epsilon=EPSILON, scale="radius", method=method, init=init, callback=stop)
 
     try:
         if device.type == "cuda":
@@ -92,7 +92,7 @@ def feasible_energy(sol: Solution, x: Space, y: Space) -> float:
     """GW_ε after one more outer step with a converged Sinkhorn: a plan that misses its marginals
     looks better than it is."""
     one = gromap.CntGW(Loop(Sinkhorn(3000, tol=5e-4), adaptive=False, max_steps=3000, max_iter=1))
-    return float(gromap.solve(x, y, epsilon=EPSILON, method=one, init=sol).history["energy"][-1])
+    return float(gromap.solve(x, y, epsilon=EPSILON, scale="radius", method=one, init=sol).history["energy"][-1])
 
 
 def dims(sizes: Sizes, device: torch.device) -> Iterator[Job]:
@@ -104,11 +104,11 @@ def dims(sizes: Sizes, device: torch.device) -> Iterator[Job]:
     @cache
     def best() -> Solution:
         x, y = (Space(z, dim=DIM) for z in points)
-        return gromap.solve(x, y, epsilon=EPSILON, method=gromap.KernelGW(loop), init="zero")
+        return gromap.solve(x, y, epsilon=EPSILON, scale="radius", method=gromap.KernelGW(loop), init="zero")
 
     def run(label: str, dim: int) -> dict[str, Any]:
         x, y = (Space(z, dim=dim) for z in points)
-        sol = gromap.solve(x, y, epsilon=EPSILON, method=SOLVERS[label](loop), init=best().plan)
+        sol = gromap.solve(x, y, epsilon=EPSILON, scale="radius", method=SOLVERS[label](loop), init=best().plan)
         return {"dim": dim, "exact": exact_objective(sol, x, y), "best": exact_objective(best(), x, y)}
 
     for label in ("Quadratic-LowRank-GW", "CNT-GW"):

@@ -52,7 +52,7 @@ def texture(solver: Any, vertices: int, device: torch.device) -> dict[str, Any]:
         Space(mesh.vertices.astype(np.float32), mesh.vertex_areas(), dim=DIM, device=device)
         for mesh in (source, target)
     )
-    sol = gromap.solve(x, y, epsilon=EPSILON, method=solver, init="zero")
+    sol = gromap.solve(x, y, epsilon=EPSILON, scale="radius", method=solver, init="zero")
     moved = push(sol.plan, split(with_texture(source))[2])
     return _drawn(target, moved) | {
         "value": sol.value,
@@ -77,7 +77,7 @@ def costs(sizes: Sizes, device: torch.device) -> Iterator[Job]:
         x, y = (
             z / np.linalg.norm(z - z.mean(0), axis=1).max() for z in (pair.source.vertices[i], pair.target.vertices[j])
         )
-        sol = gromap.solve(x, y, cost=cost, epsilon=EPSILON, device=device)
+        sol = gromap.solve(x, y, cost=cost, epsilon=EPSILON, scale="radius", device=device)
         size = np.linalg.norm(np.ptp(pair.target.vertices, axis=0))
         found = pair.target.vertices[j][sol.map("argmax")]
         error = min(float(np.linalg.norm(found - t[i], axis=1).mean()) for t in (pair.direct, pair.mirrored)) / float(
@@ -91,7 +91,7 @@ def costs(sizes: Sizes, device: torch.device) -> Iterator[Job]:
 
 def flow_between(x: np.ndarray, y: np.ndarray, cost: Any, method: str, steps: int) -> Flow:
     """SGW flows from one cloud to another, at a thousandth of the squared unit of the cost."""
-    eps = 1e-3 * Space(x, cost=cost).scale * Space(y, cost=cost).scale
+    eps = 1e-3 * Space(x, cost=cost).extent * Space(y, cost=cost).extent
     dim = min(50, len(x), len(y))
     return gromap.gradient_flow(
         x, y, steps=steps, cost=cost, epsilon=eps, method=method, dim=dim, tol=1e-3, frames=FRAMES

@@ -53,7 +53,7 @@ def ground() -> dict[str, Any]:
     pair = Pair.of(*spaces(), epsilon=EPS)
     side = torch.linspace(-HALF, HALF, GRID, dtype=torch.float64)
     energy = objective(gromap.CntGW().problem(pair), torch.cartesian_prod(side, side)[:, None], steps=400)
-    best = gromap.solve(pair.x, pair.y, epsilon=EPS, tol=1e-8)
+    best = gromap.solve(pair.x, pair.y, epsilon=EPS, scale="radius", tol=1e-8)
     clouds = dict(zip(("x", "y"), (z.tolist() for z in pair.features), strict=True))
     return {"side": side.tolist(), "energy": energy.view(GRID, GRID).tolist(), "best": best.gamma[0].tolist()} | clouds
 

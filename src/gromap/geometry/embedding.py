@@ -188,9 +188,10 @@ def signed_factors(cost: Cost, measure: Measure, dim: int, seed: int = 0) -> Fac
     return Factors(values, torch.where(theta < 0, -1.0, 1.0).to(values), max(0.0, missed) ** 0.5)
 
 
-def kernel_diagonal(cost: Cost, measure: Measure) -> Tensor:
-    """The squared norms |X_i|² of the exact embedding.  (N,)"""
-    return Kernel(cost, measure.points, measure.weights.double()).diagonal()
+def kernel_diagonal(cost: Cost, measure: Measure, weights: Tensor | None = None) -> Tensor:
+    """The squared norms |X_i|² of the exact embedding, centered with its weights or with others.
+    (N,)"""
+    return Kernel(cost, measure.points, measure.weights.double() if weights is None else weights).diagonal()
 
 
 class Moments(NamedTuple):

@@ -28,7 +28,10 @@ def test_short_steps_fall_to_the_same_minimum_in_many_more(pair):
 
 
 def test_the_colder_the_shorter(pair):
-    steps = [len(solve(*pair, epsilon=e, method=DualGW(EXACT), init="zero").history["energy"]) for e in (0.4, 0.1)]
+    steps = [
+        len(solve(*pair, epsilon=e, scale="radius", method=DualGW(EXACT), init="zero").history["energy"])
+        for e in (0.4, 0.1)
+    ]
     assert steps[1] > 2 * steps[0]
     with pytest.raises(ValueError, match="share in"):
         DualGW(step=2.0)
