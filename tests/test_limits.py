@@ -66,6 +66,20 @@ def test_points_without_mass_far_from_all_others():
     assert np.isfinite(sol.value)
 
 
+@pytest.mark.parametrize("method", ["cnt", "kernel", "sampled"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_values_at_a_point_without_mass_far_from_all_others(method, dtype):
+    """Its scores are so large that of their exponentials nothing is right: NaN, in float32."""
+    x, y = surface(30, 0, dtype), surface(25, 1, dtype)
+    x[3], a = 1e10, np.where(np.arange(30) == 3, 0.0, 1.0)
+    sol = solve(x, y, a, epsilon=1e-2, method=method, init="zero", max_iter=5)
+    np.testing.assert_allclose(sol.pull(np.ones(25)), 1.0, rtol=1e-6)
+    assert np.isfinite(sol.push(x[:, 0])).all()
+    plan = sol.plan
+    far = gromap.Plan(plan.score * 1e20, plan.u, plan.v, plan.a, plan.b)
+    np.testing.assert_allclose(far.conditional_mean(np.ones(25)), 1.0, rtol=1e-6)
+
+
 @pytest.mark.parametrize("method", ["cnt", "multiscale"])
 def test_all_points_equal(method):
     x, y = np.ones((400, 3)), surface(300, 0, "float64")

@@ -12,10 +12,12 @@ import torch
 from torch import Tensor
 
 from gromap import _check
-from gromap._torch import untyped
-from gromap.transport import Score
+from gromap._torch import split, untyped
+from gromap.transport import Score, tiles
 
 DENSE_LIMIT = 1 << 26  # entries that `dense()` makes without being forced: 512 MiB in float64
+PIECE = 1 << 22  # entries that are written down at a time
+LOST = 0.5  # error of a row's mass from where its scores are so large that rounding errors hide its entries
 
 
 @dataclass(frozen=True)
@@ -74,8 +76,14 @@ class Plan:
         return self.score.sums(self.u, self.v)
 
     def matrix(self) -> Tensor:
-        """The (N, M) matrix as a tensor, whatever its size."""
-        return (self.score.dense() + self.u[:, None] + self.v).exp_()
+        """The (N, M) matrix as a tensor, whatever its size; entry by entry what `sums` adds up."""
+        return tiles.plan(self.score.full, self.u, self.v)[0]
+
+    def kl(self, inner: float) -> float:
+        """KL(π | a⊗b) = <s, π> + <f, π 1> + <g, πᵀ 1>, given inner = <s, π>."""
+        rows, cols = (s.double() for s in self.sums)
+        f, g = self.potentials
+        return inner + float(rows @ f.double() + cols @ g.double())
 
     @property
     def marginals(self) -> tuple[Any, Any]:
@@ -93,8 +101,11 @@ class Plan:
     def conditional_mean(self, w: Any) -> Any:
         """Σ_j π_ij w_j / Σ_j π_ij: each row's average, also where its weight is zero."""
         flat, tail = self._values(w)
-        full = self.score.full
-        out = full.apply(-full.lse(self.v), self.v, torch.cat([flat, torch.ones_like(flat[:, :1])], 1))
+        full, values = self.score.full, torch.cat([flat, torch.ones_like(flat[:, :1])], 1)
+        out = full.apply(-full.lse(self.v), self.v, values)
+        lost = ((out[:, -1] - 1).abs() < LOST).logical_not_()  # the mass is one, or NaN
+        for i in split(lost.nonzero()[:, 0], max(1, PIECE // len(self.v))):
+            out[i] = (full.rows(i) + self.v).softmax(-1) @ values
         return self._out(out[:, :-1] / out[:, -1:], tail)
 
     def _values(self, w: Any) -> tuple[Tensor, torch.Size]:

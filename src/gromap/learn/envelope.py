@@ -26,8 +26,8 @@ from gromap._plan import Plan
 from gromap._solution import Status
 from gromap._space import Space
 from gromap.geometry.cost_sums import cost_apply, cost_gradient
-from gromap.solvers.protocol import Outcome
-from gromap.solvers.run import finish
+from gromap.solvers.protocol import Loop, Outcome
+from gromap.solvers.run import finish, status_of
 
 
 class SolvedPair(NamedTuple):
@@ -41,7 +41,7 @@ class SolvedPair(NamedTuple):
     status: Status
 
 
-def solved(pair: Pair, problem: Any, outcome: Outcome) -> SolvedPair:
+def solved(pair: Pair, problem: Any, outcome: Outcome, loop: Loop) -> SolvedPair:
     """EOT-DualLoss at the end of the loop, less 8 |Γ - Γ(π)|² as there: an unfinished solve
     costs a second-order error."""
     plan = finish(problem, outcome)
@@ -49,7 +49,8 @@ def solved(pair: Pair, problem: Any, outcome: Outcome) -> SolvedPair:
     gamma, _ = problem.correlate(outcome.gamma, plan.score, plan.u, plan.v)
     transport = problem.eps * (problem.a.double() @ f.double() + problem.b.double() @ g.double())
     value, _ = problem.energy(outcome.gamma, gamma, transport)
-    return SolvedPair(pair, problem, plan, gamma, float(value), outcome.status)
+    status = status_of(problem, outcome, plan, float(value), loop)
+    return SolvedPair(pair, problem, plan, gamma, float(value), status)
 
 
 class Sensitivity(NamedTuple):

@@ -240,7 +240,7 @@ def _solve(pair: Pair, solver: Solver, old: SolvedPair | None, start: Start) -> 
         if old is not None and _near(old.pair.x, pair.x) and _near(old.pair.y, pair.y):
             start = LastCall(old)
         problem = solver.problem(pair)
-        return solved(pair, problem, solver.run(problem, start))
+        return solved(pair, problem, solver.run(problem, start), solver.loop)
 
 
 def _lower(cross: SolvedPair, own: SolvedPair, side: int, solver: Solver) -> SolvedPair:
@@ -248,7 +248,7 @@ def _lower(cross: SolvedPair, own: SolvedPair, side: int, solver: Solver) -> Sol
     (Thm. cnt_sgw_properties)."""
     u, s, vt = svd(cross.problem.matrix(cross.gamma, cross.plan).double(), full_matrices=False)
     axes = u if side == 0 else vt.mT
-    other = solved(own.pair, own.problem, solver.run(own.problem, Identity(axes * s @ axes.mT)))
+    other = solved(own.pair, own.problem, solver.run(own.problem, Identity(axes * s @ axes.mT)), solver.loop)
     return other if other.value < own.value else own
 
 

@@ -201,22 +201,22 @@ class CntProblem(Bilinear):
         return LowRank(torch.cat([-p, -a, 2 * z], 1), torch.cat([a, p, z], 1)), p[:, 0]
 
     def evaluate(self, gamma: Tensor, plan: Plan) -> tuple[float, float]:
-        """L(π) and <s, π> for a plan with exact rows; its columns c may be off, so Y is centered
-        anew for c."""
+        """L(π) and KL(π | α⊗β) for a plan with exact rows; its columns c may be off, so Y is
+        centered anew for c."""
         c = plan.sums[1].double()
         x_norms, y, norms = self.x_norms.double(), self.y.double(), self.y_norms.double()
         moved = plan.score.apply(plan.u, plan.v, self.values).double()
         to, cross, rows = moved[:, :-2], moved[:, -2], moved[:, -1]
         new = self.x.double().mT @ to
-        inner = float(16 * (gamma * new).sum() + 4 * (x_norms @ cross)) / self.eps
+        kl = plan.kl(float(16 * (gamma * new).sum() + 4 * (x_norms @ cross)) / self.eps)
         if self.exact is not None:
             left, right = self.exact[0], self.exact[1].with_weights(c)
             centered_norms = right.norms().double()
             centered = plan.score.apply(plan.u, plan.v, centered_norms[:, None].to(plan.v))[:, 0].double()
             loss = left.quartic() + right.quartic() - 4 * float(rows @ x_norms) * float(c @ centered_norms)
-            return loss - 8 * float(self.norm2(new)) - 4 * float(x_norms @ centered), inner
+            return loss - 8 * float(self.norm2(new)) - 4 * float(x_norms @ centered), kl
         mean = c @ y / c.sum()
         centered = cross - 2 * to @ mean + rows * mean.square().sum()  # Σ_j π_ij |Y_j - mean|²
         spread = float(c @ norms - c.sum() * mean.square().sum())
         loss = quartic(self.x, rows) + quartic(self.y, c) - 4 * float(rows @ x_norms) * spread
-        return loss - 8 * float(self.norm2(new)) - 4 * float(x_norms @ centered), inner
+        return loss - 8 * float(self.norm2(new)) - 4 * float(x_norms @ centered), kl

@@ -119,12 +119,13 @@ class KernelProblem(Bilinear):
         return Dense(-(pi @ cost @ pi.mT)), pi @ norms
 
     def evaluate(self, gamma: Operator, plan: Plan) -> tuple[float, float]:
-        """L(π) and <s, π> for any plan, from the cost matrices themselves."""
-        pi = plan.matrix()
+        """L(π) and KL(π | α⊗β) for any plan, from the cost matrices themselves."""
+        pi, (f, g) = plan.matrix(), plan.potentials
         rows, cols = (pi.sum(k, dtype=torch.float64) for k in (1, 0))
         cross = float(total((self.cx @ pi @ self.cy).mul_(pi)))
-        inner = float(total(plan.score.dense() * pi))
-        return _squares(self.cx, rows) + _squares(self.cy, cols) - 2 * cross, inner
+        # entry by entry: scores and potentials may be so large that of their sums little is left
+        kl = float(total((plan.score.dense() + f[:, None]).add_(g).mul_(pi)))
+        return _squares(self.cx, rows) + _squares(self.cy, cols) - 2 * cross, kl
 
 
 def total(z: Tensor) -> Tensor:

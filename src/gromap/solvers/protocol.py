@@ -93,7 +93,7 @@ class Problem(ABC):
 
     @abstractmethod
     def evaluate(self, gamma: Any, plan: Plan) -> tuple[float, float]:
-        """L(π) and <s, π> for a plan as it is returned."""
+        """L(π) and KL(π | α⊗β) for a plan as it is returned."""
 
     @abstractmethod
     def matrix(self, gamma: Any, plan: Plan) -> Tensor:

@@ -16,12 +16,14 @@ from gromap import _check
 from gromap._pair import Pair
 from gromap._plan import Plan
 from gromap._progress import Event, Progress
-from gromap._solution import Solution, State
+from gromap._solution import Solution, State, Status
 from gromap._stats import Stats
 from gromap._threads import threads_for
 from gromap.solvers.cnt import map_of_plan
-from gromap.solvers.protocol import Callback, Outcome, Problem, Solver, Start
+from gromap.solvers.protocol import Callback, Loop, Outcome, Problem, Solver, Start
 from gromap.transport.sinkhorn import half_step
+
+LOOSER = 2.0  # times the tolerance of Sinkhorn: rounding errors, and tiles left out, add to what it misplaces
 
 
 def solve_pair(
@@ -74,7 +76,8 @@ def memory_checked(pair: Pair, solver: Solver) -> Generator[int]:
 
 
 def finish(problem: Problem, outcome: Outcome, numpy: bool = False) -> Plan:
-    """The plan that is returned: its rows are exact, and its columns off by the marginal error."""
+    """The plan that is returned: its rows are exact, but for rounding errors, and its columns off
+    by the marginal error."""
     score, g = outcome.score, outcome.duals.g
     f = half_step(score, problem.log_b, g)
     if score is not score.full and not bool(torch.isfinite(f).all()):
@@ -84,12 +87,23 @@ def finish(problem: Problem, outcome: Outcome, numpy: bool = False) -> Plan:
     return problem.plan(score, f, g, numpy)
 
 
+def status_of(problem: Problem, outcome: Outcome, plan: Plan, value: float, loop: Loop) -> Status:
+    """How the loop ended, in view of the plan that is returned: mass that it misplaces, or a value
+    that no coupling has, is no convergence."""
+    error = plan.marginal_error
+    # both terms of a value are >= 0 for a coupling, and marginals that are off move them by as much
+    least = -max(error, loop.marginal_tol) * problem.unit
+    if not (math.isfinite(error) and least <= value < math.inf):
+        return Status.NOT_FINITE
+    if outcome.status is Status.CONVERGED and error > LOOSER * loop.marginal_tol:
+        return Status.MARGINALS
+    return outcome.status
+
+
 def _solution(pair: Pair, solver: Solver, problem: Problem, outcome: Outcome, plan: Plan) -> Solution:
     """Everything that a user sees of an outcome."""
-    loss, inner = problem.evaluate(outcome.gamma, plan)
+    loss, kl = problem.evaluate(outcome.gamma, plan)
     f, g = plan.potentials
-    rows, cols = (s.double() for s in plan.sums)
-    kl = inner + float(rows @ f.double() + cols @ g.double())
     gamma = problem.matrix(outcome.gamma, plan).to(pair.dtype) if pair.is_embedded else None
     return Solution(
         plan=plan,
@@ -98,7 +112,7 @@ def _solution(pair: Pair, solver: Solver, problem: Problem, outcome: Outcome, pl
         value_gw=loss,
         epsilon=pair.eps,
         scale=pair.units,
-        status=outcome.status,
+        status=status_of(problem, outcome, plan, loss + pair.eps * kl, solver.loop),
         history=_history(outcome.events),
         stats=_stats(pair, solver, problem, outcome),
         sides=(pair.x.side(), pair.y.side()),

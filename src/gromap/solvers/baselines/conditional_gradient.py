@@ -139,7 +139,7 @@ class ConditionalGradientProblem(WrappedProblem[KernelProblem], Stepping):
         return self.base.matrix(gamma.operator, plan)
 
     def evaluate(self, gamma: Coupling, plan: Plan) -> tuple[float, float]:
-        """L(π) and <s, π> for any plan, from the cost matrices themselves."""
+        """L(π) and KL(π | α⊗β) for any plan, from the cost matrices themselves."""
         return self.base.evaluate(gamma.operator, plan)
 
 

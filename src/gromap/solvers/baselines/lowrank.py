@@ -196,10 +196,11 @@ class LowRankProblem(WrappedProblem[LowRankCostProblem], Stepping):
         return self.base.matrix(gamma.gamma, plan)
 
     def evaluate(self, gamma: Found, plan: Plan) -> tuple[float, float]:
-        """L(π) in the costs of low rank, and <s, π>: the one place that looks at all pairs, a
-        few rows at a time."""
-        inner, rows = 0.0, torch.arange(len(plan.u), device=plan.u.device)
+        """L(π) in the costs of low rank, and KL(π | α⊗β): the one place that looks at all pairs,
+        a few rows at a time."""
+        kl, (f, g), rows = 0.0, plan.potentials, torch.arange(len(plan.u), device=plan.u.device)
         for i in split(rows, max(1, PIECE // len(plan.v))):
             s = plan.score.rows(i)
-            inner += float((s * (s + plan.u[i, None] + plan.v).exp()).sum(dtype=torch.float64))
-        return self.base.loss(plan), inner
+            ratio = s + f[i, None] + g
+            kl += float((ratio * (s + plan.u[i, None] + plan.v).exp()).sum(dtype=torch.float64))
+        return self.base.loss(plan), kl

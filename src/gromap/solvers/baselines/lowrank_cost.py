@@ -114,9 +114,9 @@ class LowRankCostProblem(Bilinear):
         return self._squares(*plan.sums) - 8 * float(self.norm2(self.start(torch.empty(0), plan)))
 
     def evaluate(self, gamma: Tensor, plan: Plan) -> tuple[float, float]:
-        """L(π) in the costs of low rank, and <s, π>, for any plan."""
+        """L(π) in the costs of low rank, and KL(π | α⊗β), for any plan."""
         inner = 16 / self.eps * float((self.signs * gamma * self.start(gamma, plan)).sum())
-        return self.loss(plan), inner
+        return self.loss(plan), plan.kl(inner)
 
 
 def _rank(space: Space) -> int:

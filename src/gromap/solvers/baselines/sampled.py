@@ -4,9 +4,9 @@ drawn from the last plan.
     ∇L(π_t)_ij = 2 Σ_kl (c_X(x_i, x_k) - c_Y(y_j, y_l))² π_kl
                ≈ (2/S) Σ_s (c_X(x_i, x_ks) - c_Y(y_j, y_ls))²      (k_s, l_s) ~ π_t
 
-The estimate is a score of rank S + 2, so that no N x M array is needed. It is of the whole
-gradient: ε means what it means for every other method. The plan never settles, since each step
-draws anew.
+Up to terms in i alone and in j alone, the estimate is a score of rank S, so that no N x M array is
+needed. It is of the whole gradient: ε means what it means for every other method. The plan never
+settles, since each step draws anew.
 """
 
 from __future__ import annotations
@@ -90,10 +90,7 @@ class SampledProblem(WrappedProblem[LowRankCostProblem], Alternating):
         sides = zip((pair.x, pair.y), pair.units, (k, found), strict=True)
         # (N, S), (M, S)
         x, y = (size / t * s.cost(s.measure.points, s.measure.points[i]).to(self.a.dtype) for s, t, i in sides)
-        left, right = (-0.5 * z.square().sum(-1, keepdim=True) for z in (x, y))
-        return LowRank(
-            torch.cat([x, left, torch.ones_like(left)], -1), torch.cat([y, torch.ones_like(right), right], -1)
-        )
+        return LowRank(x - self.a @ x, y - self.b @ y)  # what depends on i alone, or on j alone, is left out
 
     def score(self, gamma: DrawnScore) -> LowRank:
         return gamma.score
@@ -112,8 +109,8 @@ class SampledProblem(WrappedProblem[LowRankCostProblem], Alternating):
         return self.base.matrix(gamma.gamma, plan)
 
     def evaluate(self, gamma: DrawnScore, plan: Plan) -> tuple[float, float]:
-        """L(π) in the costs of low rank, and <s, π>, for any plan."""
-        return self.base.loss(plan), float(_inner(gamma.score, plan.score, plan.u, plan.v))
+        """L(π) in the costs of low rank, and KL(π | α⊗β), for any plan."""
+        return self.base.loss(plan), plan.kl(float(_inner(gamma.score, plan.score, plan.u, plan.v)))
 
 
 def _inner(drawn: LowRank, score: Score, u: Tensor, v: Tensor) -> Tensor:
