@@ -16,8 +16,10 @@ from gromap.geometry.indexed_costs import Indexed
 
 LARGE = 3000  # points from which numpy arrays go to a GPU, and "auto" builds a pyramid
 # the least temperature, in rounding errors of the largest energy: scores are up to 20 energies, so
-# that theirs are 80 nats there, which float32 can hardly take the exponential of
-COLDEST = 0.25
+# that theirs are up to one nat there, beyond which the rows of a plan are anywhere
+COLDEST = 10.0
+# the highest temperature, in energies: its rounding errors are a hundredth of one there
+HOTTEST = 0.01
 RAISED = {torch.float32: ", pass float64 data", torch.float64: ""}  # what else helps
 
 
@@ -33,12 +35,19 @@ class Pair:
     seed: int = 0
 
     def __post_init__(self) -> None:
+        rounding = torch.finfo(self.dtype).eps
         largest = (self.x.extent / self.units[0]) * (self.y.extent / self.units[1])
-        least = COLDEST * torch.finfo(self.dtype).eps * largest
+        least, most = COLDEST * rounding * largest, HOTTEST / rounding * self.energy_unit
         if not self.eps >= least:
             raise ValueError(
                 f"epsilon = {self.eps:.3g} is too small for {self.dtype}: between these costs its rounding errors are "
                 f"larger. Choose epsilon >= {least:.1g}{RAISED[self.dtype]}, or a larger scale."
+            )
+        if not self.eps <= most:
+            raise ValueError(
+                f"epsilon = {self.eps:.3g} is too large for {self.dtype}: its rounding errors hide these costs, and "
+                f"every plan is the product of the weights. Choose epsilon <= {most:.1g}{RAISED[self.dtype]}, or a "
+                "smaller scale."
             )
 
     @classmethod
