@@ -3,18 +3,23 @@
 
 from __future__ import annotations
 
+import errno
+import hashlib
 import json
+import math
 import os
 import secrets
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
+import numpy as np
 import torch
 from torch import Tensor
 
 VERSION = 1
+UNSEALED = ("solution", "landscape", "pairwise")  # kinds of which older files have no checksum
 T = TypeVar("T")
 
 
@@ -34,21 +39,39 @@ def replacing(path: str | Path) -> Generator[Path]:
         yield temporary
         temporary.chmod(mode)  # what the umask gave; some writers are stricter
         os.replace(temporary, path)
+    except OSError as error:
+        if str(error).startswith("cannot write "):
+            raise
+        left = "the old file is as it was" if path.exists() else "nothing is left of it"
+        raise type(error)(
+            f"cannot write {path} ({error.strerror or error}): free some space, or choose another place; {left}."
+        ) from error
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def save_figure(figure: Any, path: str | Path, dpi: int) -> None:
+    """A figure of matplotlib; the suffix of the name chooses the format, as it does there."""
+    path = Path(path)
+    with replacing(path) as temporary:
+        figure.savefig(temporary, dpi=dpi, format=path.suffix.removeprefix(".").lower() or "png")
 
 
 def write(path: str | Path, kind: str, tensors: dict[str, Tensor], facts: dict[str, Any]) -> Path:
     """Write tensors and facts; `read` gives them back."""
     import safetensors.torch
+    from safetensors import SafetensorError
 
     path = Path(path)
     untyped: Any = safetensors.torch
+    stored = {name: t.detach().cpu().contiguous() for name, t in tensors.items()}
     header = {"format": f"gromap-{kind}", "version": str(VERSION), kind: json.dumps(facts)}
+    header["checksum"] = _checksum(stored, header[kind])
     with replacing(path) as temporary:
-        untyped.save_file(
-            {name: t.detach().cpu().contiguous() for name, t in tensors.items()}, temporary, metadata=header
-        )
+        try:
+            untyped.save_file(stored, temporary, metadata=header)
+        except SafetensorError as error:  # which is no OSError, and all that can go wrong here is the disk
+            raise OSError(errno.EIO, str(error)) from error
     return path
 
 
@@ -63,7 +86,7 @@ def read(
     if not path.is_file():
         raise FileNotFoundError(f"no {what} file at {path}.")
     try:
-        untyped: Any = safe_open(path, framework="pt", device=str(device))
+        untyped: Any = safe_open(path, framework="pt", device="cpu")
         with untyped as stored:
             header: dict[str, str] = stored.metadata() or {}
             if header.get("format") != f"gromap-{kind}":
@@ -73,6 +96,44 @@ def read(
                     f"{path} was written by a newer gromap (format {header['version']}): upgrade gromap to read it."
                 )
             tensors = {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118 - not a dict
-            return build(tensors, json.loads(header[kind]))
-    except (SafetensorError, KeyError, json.JSONDecodeError) as error:
+            if "checksum" not in header and kind not in UNSEALED:
+                raise ValueError("it has no checksum")
+            if header.get("checksum", "") not in ("", _checksum(tensors, header[kind])):
+                raise ValueError("its checksum does not match")
+            facts = json.loads(header[kind])
+        if not isinstance(facts, dict):
+            raise ValueError("its facts are not a table")
+        return build({name: t.to(device) for name, t in tensors.items()}, cast("dict[str, Any]", facts))
+    except (SafetensorError, KeyError, RecursionError, ValueError) as error:
+        if str(error).startswith(str(path)):
+            raise
         raise ValueError(f"{path} is not a gromap {what}, or it is truncated or corrupted ({error}).") from error
+
+
+def _checksum(tensors: dict[str, Tensor], facts: str) -> str:
+    """Of names, types, shapes and bytes of all tensors, and of the facts."""
+    digest = hashlib.blake2b(facts.encode(), digest_size=16)
+    for name in sorted(tensors):
+        t = tensors[name]
+        digest.update(f"{name} {t.dtype} {tuple(t.shape)}".encode())
+        digest.update(cast("Any", t.contiguous().reshape(-1).view(torch.uint8).numpy()))
+    return digest.hexdigest()
+
+
+def read_array(path: Path) -> np.ndarray:
+    """The numbers of a .npy file. Everything that is wrong with it is a ValueError."""
+    with path.open("rb") as file:
+        try:
+            version = np.lib.format.read_magic(file)
+            header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+            shape, by_columns, dtype = header(file)
+        except Exception as error:  # numpy evaluates the header, which may fail in any way
+            raise ValueError(f"its header is broken ({error})") from error
+        if dtype.kind not in "biuf":
+            raise ValueError(f"it must hold numbers, and holds {dtype}")
+        if any(isinstance(n, bool) or n < 0 for n in shape):
+            raise ValueError(f"its header announces the shape {shape}")
+        count, left = math.prod(shape), path.stat().st_size - file.tell()
+        if count * dtype.itemsize > left:
+            raise ValueError(f"its header announces {dtype} of shape {shape}, and {left} bytes follow")
+        return np.fromfile(file, dtype, count).reshape(shape, order="F" if by_columns else "C")

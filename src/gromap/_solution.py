@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from enum import Enum
@@ -18,6 +19,7 @@ from gromap import _check
 from gromap._files import read, write
 from gromap._plan import Plan
 from gromap._stats import Stats
+from gromap._stored import ANY, Stored, columns, plain
 from gromap._torch import from_numpy
 from gromap.geometry.measure import nearest
 from gromap.transport import Dense, LowRank, Mixture, Score
@@ -237,28 +239,66 @@ def load(path: str | Path, device: torch.device | str = "cpu") -> Solution:
     return read(path, "solution", device, _rebuild)
 
 
-def _score(tensors: dict[str, Tensor]) -> Score:
-    if "score" in tensors:
-        return Dense(tensors["score"])
-    return LowRank(tensors["q"], tensors["k"]) if "q" in tensors else Mixture(tensors["log_q"], tensors["log_k"])
-
-
 def _rebuild(tensors: dict[str, Tensor], facts: dict[str, Any]) -> Solution:
     """Older files say "info" for "stats", and keep the minima in the history."""
-    history = {
-        name.removeprefix("history."): t.cpu().numpy() for name, t in tensors.items() if name.startswith("history.")
-    }
+    stored = Stored(tensors, facts)
+    if stored.text("status") not in Status.__members__:
+        raise ValueError(f"its status is {facts['status']!r}, expected one of {', '.join(Status.__members__)}")
+    status = Status[facts["status"]]
+    finite = status is not Status.NOT_FINITE  # the file of a solve that overflowed holds what it found
+    history = columns(stored, "history.")
     minima = {name: history.pop(name).tolist() for name in ("minima", "minima_starts") if name in history}
-    stats = Stats.of((facts["stats"] if "stats" in facts else facts["info"]) | minima)
+    if not {"energy", "inner_steps"} <= history.keys():
+        raise ValueError("its history has no energy or no inner_steps")
+    stats = Stats.of(stored.table("stats" if "stats" in facts else "info") | minima)
+    plan = _plan(stored) if finite else _unchecked_plan(stored)
+    n, m = plan.shape
+    state = {
+        name: stored.floats(name, shape) if finite else tensors[name]
+        for name, shape in (("gamma", (ANY, ANY)), ("f", (n,)), ("g", (m,)))
+        if name in tensors
+    }
+    scale = facts["scale"]
+    if not plain(scale, [0.0]) or len(scale) != 2 or not all(0 < unit < math.inf for unit in scale):
+        raise ValueError(f"its scale is {str(scale)[:60]}, expected two numbers > 0")
     return Solution(
-        plan=Plan(_score(tensors), tensors["u"], tensors["v"], tensors["a"], tensors["b"], facts["numpy"]),
-        state=State(tensors.get("gamma"), tensors.get("f"), tensors.get("g")),
-        value=facts["value"],
-        value_gw=facts["value_gw"],
-        epsilon=facts["epsilon"],
-        scale=(facts["scale"][0], facts["scale"][1]),
-        status=Status[facts["status"]],
+        plan=plan,
+        state=State(state.get("gamma"), state.get("f"), state.get("g")),
+        value=stored.number("value", finite),
+        value_gw=stored.number("value_gw", finite),
+        epsilon=stored.positive("epsilon"),
+        scale=(float(scale[0]), float(scale[1])),
+        status=status,
         history=history,
         stats=stats,
-        sides=(tensors["side_x"], tensors["side_y"]) if "side_x" in tensors else None,
+        sides=(stored.points("side_x", n), stored.points("side_y", m)) if "side_x" in tensors else None,
     )
+
+
+def _unchecked_plan(stored: Stored) -> Plan:
+    """The plan, whatever its numbers are; all extents and types fit."""
+    given = Stored({name: torch.zeros_like(t) for name, t in stored.tensors.items()}, stored.facts)
+    _plan(given)
+    t = stored.tensors
+    return Plan(_score(t), t["u"], t["v"], t["a"], t["b"], stored.flag("numpy"))
+
+
+def _plan(stored: Stored) -> Plan:
+    u, v = (stored.floats(name, (ANY,), finite=False) for name in ("u", "v"))
+    n, m = len(u), len(v)
+    shapes = {"score": (n, m)} if "score" in stored.tensors else {}
+    if not shapes:
+        low = "" if "q" in stored.tensors else "log_"
+        rank = stored.floats(f"{low}q", (n, ANY), finite=not low).shape[1]
+        shapes = {f"{low}q": (n, rank), f"{low}k": (m, rank)}
+    parts = {name: stored.floats(name, shape, finite=name in ("q", "k")) for name, shape in shapes.items()}
+    a, b = stored.floats("a", (n,), least=0.0), stored.floats("b", (m,), least=0.0)
+    if len({t.dtype for t in (u, v, a, b, *parts.values())}) > 1:
+        raise ValueError("its plan is in several precisions")
+    return Plan(_score(parts), u, v, a, b, stored.flag("numpy"))
+
+
+def _score(parts: dict[str, Tensor]) -> Score:
+    if "score" in parts:
+        return Dense(parts["score"])
+    return LowRank(parts["q"], parts["k"]) if "q" in parts else Mixture(parts["log_q"], parts["log_k"])

@@ -7,6 +7,17 @@ from typing import Any
 
 import numpy as np
 
+from gromap._stored import plain
+
+PAIRS = ("explained", "spectrum", "cost_error")  # one for each side
+EXAMPLES: dict[str, Any] = {  # of what a file holds
+    **dict.fromkeys(("method", "engine", "device", "dtype"), ""),
+    **dict.fromkeys(("memory", "tiles", "neglected_mass"), 0.0),
+    **{name: [0.0] for name in ("levels", "minima", "minima_starts", "explained", "cost_error")},
+    "seconds": {"": 0.0},
+    "spectrum": [[0.0]],
+}
+
 
 @dataclass(frozen=True, eq=False)
 class Stats:
@@ -43,11 +54,14 @@ class Stats:
     def of(cls, facts: dict[str, Any]) -> Stats:
         """From `facts`, or from those of an older version."""
         known: dict[str, Any] = {name: facts[name] for name in cls.__dataclass_fields__ if name in facts}
+        if isinstance(known.get("minima"), int):  # older files count them here
+            del known["minima"]
+        for name, value in known.items():
+            if (name in EXAMPLES and not plain(value, EXAMPLES[name])) or (name in PAIRS and len(value) != 2):
+                raise ValueError(f"its stats have {name} = {str(value)[:60]}")
         known |= {name: tuple(known[name]) for name in ("levels", "explained", "cost_error") if name in known}
         if "spectrum" in known:
             known["spectrum"] = tuple(tuple(side) for side in known["spectrum"])
-        if isinstance(known.get("minima"), int):  # older files count them here
-            del known["minima"]
         known |= {name: np.asarray(known[name]) for name in ("minima", "minima_starts") if name in known}
         known["dtype"] = str(known.get("dtype", "?")).removeprefix("torch.")
         return cls(**known)

@@ -18,6 +18,7 @@ import numpy as np
 
 import gromap
 from gromap import _check
+from gromap._files import save_figure
 from gromap._progress import Progress
 from gromap.datasets import humans
 from gromap.mesh import match
@@ -68,7 +69,7 @@ def _demo(path: Path) -> None:
     colors = color_field(source.vertices)
     n, m = sol.plan.shape
     title = f"Colors of the source, pushed to the target: {n:,} x {m:,} vertices matched by gromap"
-    correspondence_figure(source, target, colors, sol.push(colors), title, line).savefig(path, dpi=150, format="png")
+    save_figure(correspondence_figure(source, target, colors, sol.push(colors), title, line), path, dpi=150)
     print(f"wrote {path}")
     truth = pair.direct if direct <= mirrored else pair.mirrored
     error = np.linalg.norm(target.vertices[found] - truth, axis=1) / np.linalg.norm(np.ptp(target.vertices, axis=0))

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
+import torch
+from safetensors.torch import save_file
 
 import gromap
+from gromap._files import write
 from gromap.datasets import humans
-from gromap.mesh import Mesh
+from gromap.mesh import Mesh, write_mesh
 from gromap.mesh import geodesic as module
 from gromap.mesh.cache import cached_embedding
 from gromap.mesh.clean import components
@@ -183,3 +192,77 @@ def test_spaces_of_meshes(tmp_path, monkeypatch):
 def test_edges_with_three_faces_are_seen():
     assert is_manifold(grid())
     assert not is_manifold(book())
+
+
+def cache_file(folder) -> Path:
+    cached_embedding(grid())
+    [path] = folder.iterdir()
+    return path
+
+
+def assert_made_anew(points: np.ndarray) -> None:
+    """From whatever is in the cache, the same points come; and then from a whole file."""
+    calls: list[str] = []
+    assert np.array_equal(cached_embedding(grid()).points, points)
+    assert np.array_equal(cached_embedding(grid(), tell=calls.append).points, points)
+    assert not calls
+
+
+def test_a_damaged_cache_is_made_anew(tmp_path, monkeypatch):
+    """Any bit of it, and a file that is whole but holds something else."""
+    monkeypatch.setenv("GROMAP_CACHE", str(tmp_path))
+    path, rng = cache_file(tmp_path), np.random.default_rng(0)
+    points, data = cached_embedding(grid()).points, path.read_bytes()
+    for at in rng.integers(len(data), size=20):
+        flipped = bytearray(data)
+        flipped[at] ^= 1 << int(rng.integers(8))
+        path.write_bytes(flipped)
+        assert_made_anew(points)
+    whole = {"points": torch.from_numpy(points.copy()), "anchors": torch.arange(len(points))}
+    facts = {"distances": "exact", "distortion": 0.0, "pieces": 1}
+    for tensors, more in (
+        ({"points": whole["points"][:5]}, {}),
+        ({"points": whole["points"].float() * torch.inf}, {}),
+        ({"anchors": whole["anchors"] + 7}, {}),
+        ({"anchors": whole["anchors"].double()}, {}),
+        ({}, {"distances": 7}),
+        ({}, {"distortion": "small"}),
+        ({}, {"pieces": None}),
+    ):
+        write(path, "embedding", whole | tensors, facts | more)
+        assert_made_anew(points)
+
+
+def test_a_cache_without_checksums_is_made_anew(tmp_path, monkeypatch):
+    monkeypatch.setenv("GROMAP_CACHE", str(tmp_path))
+    path = cache_file(tmp_path)
+    points = cached_embedding(grid()).points
+    header = {"format": "gromap-embedding", "version": "1"}
+    header["embedding"] = json.dumps({"distances": "exact", "distortion": 0.0, "pieces": 1})
+    save_file({"points": torch.zeros(points.shape).double(), "anchors": torch.arange(3)}, path, header)
+    assert_made_anew(points)
+
+
+SHARE = """
+import pathlib, sys
+from gromap.mesh.cache import cached_embedding
+from gromap.mesh.io import read_mesh
+mesh, folder = read_mesh(sys.argv[1]), pathlib.Path(sys.argv[2])
+for _ in range(10):
+    print(cached_embedding(mesh).points.tobytes().hex())
+    for path in folder.glob("*.safetensors"):
+        path.unlink(missing_ok=True)
+"""
+
+
+def test_processes_share_one_cache(tmp_path):
+    """Two that make, read and remove the same file again and again see the same points."""
+    write_mesh(grid(4, 3), tmp_path / "mesh.ply")
+    (tmp_path / "cache").mkdir()
+    command = [sys.executable, "-c", SHARE, str(tmp_path / "mesh.ply"), str(tmp_path / "cache")]
+    env = os.environ | {"GROMAP_CACHE": str(tmp_path / "cache")}
+    both = [subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    seen = [line for process in both for line in process.communicate()[0].split()]
+    assert [process.returncode for process in both] == [0, 0]
+    assert len(seen) == 20
+    assert len(set(seen)) == 1

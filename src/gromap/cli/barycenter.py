@@ -12,6 +12,7 @@ import torch
 
 import gromap
 from gromap import _check
+from gromap._files import save_figure
 from gromap.cli import folder, inputs
 from gromap.cli.show import Show, Tell
 from gromap.geometry.measure import nearest
@@ -94,8 +95,7 @@ def barycenter(paths: Sequence[Path], out: Path | None, options: Options, show: 
                 panels, frame = _panels(meshes, weights, centered, flow.points, cost, options)
                 surface = Mesh((result.vertices - middle) @ frame.T, result.faces) if options.surface else None
                 figure = barycenter_figure(panels, flow.losses / unit**2, surface)
-                with folder.replacing(place / "barycenter.png") as temporary:
-                    figure.savefig(temporary, dpi=130, format="png")
+                save_figure(figure, place / "barycenter.png", dpi=130)
         folder.write_json(place / "report.json", facts)
     return facts | {"text": "\n".join([*_summary(facts, result), *missing, f"wrote {place / 'barycenter.ply'}"])}
 

@@ -47,8 +47,8 @@ def landscape(paths: tuple[Path, Path], out: Path | None, options: LandscapeOpti
     with show.stage("refine the lowest"):
         sol = land.refine(1)[0]
     if len(land) > 1:
-        with show.stage("draw the minima"), folder.replacing(place / "landscape.png") as temporary:
-            land.plot().savefig(temporary, dpi=150, format="png")
+        with show.stage("draw the minima"):
+            land.plot(place / "landscape.png")
     else:
         names.remove("landscape.png")
         (place / "landscape.png").unlink(missing_ok=True)

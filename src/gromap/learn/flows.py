@@ -22,6 +22,7 @@ import torch
 from torch import Tensor
 
 from gromap import _check
+from gromap._files import save_figure
 from gromap._progress import Event
 from gromap._space import Space
 from gromap.geometry.indexed_costs import Indexed
@@ -69,7 +70,7 @@ class Flow:
 
         figure = flow_figure([("", self)], frames)
         if path is not None:
-            figure.savefig(path, dpi=120)  # pyright: ignore[reportUnknownMemberType] - matplotlib has few types
+            save_figure(figure, path, dpi=120)
         return figure
 
     def animate(self, path: str | Path, seconds: float = 4.0) -> Path:

@@ -16,12 +16,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from gromap import _check
 from gromap._files import read, write
 from gromap._progress import Event
 from gromap._solve import solve
 from gromap._space import Space
+from gromap._stored import Stored
 from gromap._torch import from_numpy
 from gromap.solvers.protocol import Callback
 
@@ -150,14 +153,32 @@ def _key(spaces: list[Space], eps: float, debias: bool, seed: int) -> str:
 
 
 def _keep(path: str | Path, values: np.ndarray, settled: np.ndarray, key: str) -> None:
-    write(path, "pairwise", {"values": from_numpy(values), "settled": from_numpy(settled)}, {"key": key})
+    """Save what is finished, with what another process has saved meanwhile."""
+    try:
+        saved, sure = _resume(path, key, len(values))
+    except ValueError:  # of other spaces, or broken: the last to write wins
+        saved, sure = values, settled
+    missing = np.isnan(values)
+    tensors = {"values": np.where(missing, saved, values), "settled": np.where(missing, sure, settled)}
+    write(path, "pairwise", {name: from_numpy(array) for name, array in tensors.items()}, {"key": key})
 
 
 def _resume(path: str | Path | None, key: str, count: int) -> tuple[np.ndarray, np.ndarray]:
     """What was finished before; NaN elsewhere."""
     if path is None or not Path(path).exists():
         return np.full((count, count), np.nan), np.zeros((count, count), bool)
-    tensors, facts = read(path, "pairwise", "cpu", lambda tensors, facts: (tensors, facts))
-    if facts["key"] != key:
+
+    def build(tensors: dict[str, Tensor], facts: dict[str, Any]) -> tuple[np.ndarray, np.ndarray] | None:
+        if Stored(tensors, facts).text("key") != key:
+            return None
+        values, settled = tensors["values"], tensors["settled"]
+        if (values.dtype, settled.dtype) != (torch.float64, torch.bool):
+            raise ValueError(f"its values are {values.dtype} and {settled.dtype}")
+        if not tuple(values.shape) == tuple(settled.shape) == (count, count) or bool(values.isinf().any()):
+            raise ValueError(f"its values are infinite or of shape {tuple(values.shape)}, expected {(count, count)}")
+        return values.numpy().copy(), settled.numpy().copy()
+
+    found = read(path, "pairwise", "cpu", build)
+    if found is None:
         raise ValueError(f"{path} belongs to other spaces or other options: choose another path, or delete it.")
-    return tensors["values"].numpy(), tensors["settled"].numpy()
+    return found

@@ -1,14 +1,16 @@
 """Mesh embeddings cached on disk, by a hash of all that they depend on: in $GROMAP_CACHE, or
 gromap in the user's cache folder.
 
-GROMAP_CACHE=off disables the cache. A file that cannot be read is computed again, and a read-only
-folder is ignored.
+GROMAP_CACHE=off disables the cache. A file that cannot be read, whose checksum does not match or
+that holds anything else is made anew, and a read-only folder is ignored. Several processes may
+share a folder: files appear whole, and all make the same.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ import torch
 from torch import Tensor
 
 from gromap._files import read, write
+from gromap._stored import Stored
 from gromap.mesh.embedding import MeshEmbedding, Tell, embed_mesh
 from gromap.mesh.mesh import Mesh
 
@@ -40,7 +43,7 @@ def cached_embedding(
     path = folder / f"{name.hexdigest()[:32]}.safetensors" if folder else None
     if path and path.is_file():
         try:
-            return read(path, "embedding", "cpu", _rebuild)
+            return read(path, "embedding", "cpu", partial(_rebuild, len(mesh.vertices), dim))
         except (ValueError, OSError):
             pass
     made = embed_mesh(mesh, method, dim, vertices, seed, device, tell)
@@ -65,7 +68,9 @@ def _folder() -> Path | None:
         return None
 
 
-def _rebuild(tensors: dict[str, Tensor], facts: dict[str, Any]) -> MeshEmbedding:
-    return MeshEmbedding(
-        tensors["points"].numpy(), facts["distances"], tensors["anchors"].numpy(), facts["distortion"], facts["pieces"]
-    )
+def _rebuild(n: int, dim: int, tensors: dict[str, Tensor], facts: dict[str, Any]) -> MeshEmbedding:
+    stored = Stored(tensors, facts)
+    points = stored.floats("points", (n, dim)).double()
+    way, distortion = stored.text("distances"), stored.number("distortion", finite=False)
+    anchors = stored.indices("anchors", n).long()
+    return MeshEmbedding(points.numpy(), way, anchors.numpy(), distortion, stored.count("pieces"))

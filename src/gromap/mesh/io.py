@@ -100,7 +100,7 @@ def read_mesh(path: str | Path) -> Mesh:
         remedy = f"it looks like a {sign} file, rename it" if other else "export or copy it again"
         raise MeshError(f"{path} cannot be read as {path.suffix.lower()}, {_short(why)}: {remedy}.") from error
     check(mesh, str(path))
-    return replace(mesh, name=path.stem)
+    return replace(mesh, name=path.stem.encode("utf-8", "replace").decode())  # names of files may be any bytes
 
 
 def write_mesh(mesh: Mesh, path: str | Path, force: bool = False) -> Path:
@@ -166,6 +166,9 @@ def check(mesh: Mesh, name: str) -> None:
         raise MeshError(
             f"{name} has uv of shape {mesh.uv.shape}: expected one pair for each corner, ({len(faces)}, 3, 2)."
         )
+    for what, values in (("colors", mesh.colors), ("texture coordinates", mesh.uv)):
+        if values is not None and not np.isfinite(values).all():
+            raise MeshError(f"{name} has {what} that are NaN or infinite: repair or remove them.")
 
 
 def _short(text: str, most: int = 160) -> str:

@@ -4,6 +4,10 @@ projections, seams."""
 from __future__ import annotations
 
 import io
+import struct
+import zlib
+from collections.abc import Iterable
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -11,19 +15,59 @@ from typing import Any, Literal
 import numpy as np
 
 from gromap import _check
+from gromap.mesh.bounds import IMAGE_ROOM, beside, check_size
 from gromap.mesh.mesh import Mesh
 
+Image = Any  # of Pillow
 
-def load_image(source: Path | bytes) -> np.ndarray:
-    """An image file, or its bytes, as rgb.  (H, W, 3) uint8, the top row first"""
-    image_module = _check.extra("PIL.Image", "mesh", "pillow")
+
+def pixels(image: Image) -> np.ndarray:
+    """An open image as rgb.  (H, W, 3) uint8, the top row first"""
+    module = _check.extra("PIL.Image", "mesh", "pillow")
     try:
-        with image_module.open(source if isinstance(source, Path) else io.BytesIO(source)) as image:
-            return np.asarray(image.convert("RGB"))
-    except FileNotFoundError as error:
-        raise ValueError(f"its texture {error.filename} is not there: put the image beside it") from error
-    except (OSError, SyntaxError, image_module.DecompressionBombError) as error:
+        return np.asarray(image.convert("RGB"))
+    except (OSError, SyntaxError, ValueError, LookupError, OverflowError, struct.error, zlib.error,
+            module.DecompressionBombError) as error:  # fmt: skip
         raise ValueError(f"its texture cannot be read ({error})") from error
+
+
+def check_images(images: Iterable[Image], given: int) -> None:
+    """Refuse images whose pixels are out of proportion to the bytes that they come from."""
+    needed = sum(4 * image.width * image.height for image in images)
+    check_size(needed, given, "the images of its texture", IMAGE_ROOM)
+
+
+def load_all(mesh: Path, sources: Iterable[str | tuple[int, int, int]]) -> list[np.ndarray]:
+    """The images of these names beside a mesh, as `pixels`, and small ones of plain colors."""
+    module = _check.extra("PIL.Image", "mesh", "pillow")
+    with ExitStack() as stack:
+        found, given = [], 0
+        for source in sources:
+            path = source if isinstance(source, tuple) else _image_beside(mesh, source)
+            if isinstance(path, Path):
+                given += path.stat().st_size
+                try:
+                    found.append(stack.enter_context(module.open(path)))
+                except (OSError, SyntaxError, ValueError, module.DecompressionBombError) as error:
+                    raise ValueError(f"its texture cannot be read ({error})") from error
+            else:
+                found.append(module.new("RGB", (4, 4), path))
+        check_images(found, given)
+        return [pixels(image) for image in found]
+
+
+def load_beside(mesh: Path, name: str) -> np.ndarray:
+    """The image of this name in the folder of a mesh."""
+    return load_all(mesh, [name])[0]
+
+
+def _image_beside(mesh: Path, name: str) -> Path:
+    path = beside(mesh, name)
+    if path is None:
+        raise ValueError(f"its texture {name[:100]!r} is outside of its folder: put the image beside it, by its name")
+    if not path.is_file():
+        raise ValueError(f"its texture {path} is not there: put the image beside it")
+    return path
 
 
 def png(texture: np.ndarray) -> bytes:
@@ -56,6 +100,8 @@ def atlas(images: list[np.ndarray], uv: list[np.ndarray]) -> tuple[np.ndarray, n
     repeated image) is clipped.
     """
     height, widths = max(len(image) for image in images), [image.shape[1] for image in images]
+    if 3 * height * sum(widths) > 8 * sum(image.size for image in images) + IMAGE_ROOM:
+        raise ValueError(f"its images would take {sum(widths)} x {height} pixels side by side: give them similar sizes")
     joined = np.zeros((height, sum(widths), 3), np.uint8)
     places, left = [], 0
     for image, width, place in zip(images, widths, uv, strict=True):

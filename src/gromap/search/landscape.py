@@ -18,10 +18,11 @@ import torch
 from torch import Tensor
 
 from gromap import _check
-from gromap._files import read, write
+from gromap._files import read, save_figure, write
 from gromap._pair import Pair
 from gromap._plan import Plan
 from gromap._solution import Solution
+from gromap._stored import ANY, Stored
 from gromap._torch import norm, split, svd
 from gromap.search.descent import SAME_GAMMA, axis_units, descend, distinct
 from gromap.search.proposals import random_starts, sign_flips
@@ -146,7 +147,7 @@ class Landscape:
 
         figure = landscape_figure(self, resolution, pictures)
         if path is not None:
-            figure.savefig(path, dpi=150)  # pyright: ignore[reportUnknownMemberType] - matplotlib has few types
+            save_figure(figure, path, dpi=150)
         return figure
 
     def save(self, path: str | Path) -> Path:
@@ -163,9 +164,20 @@ class Landscape:
         `refine` run it anew."""
 
         def build(tensors: dict[str, Tensor], facts: dict[str, Any]) -> Landscape:
-            x, y, a, b, *found = (tensors[name] for name in ("x", "y", "a", "b", "gamma", "energy", "f", "g", "count"))
-            coarse = CntProblem(x, y, a, b, facts["eps"])
-            return cls(Minima(*found), coarse, facts["starts"], facts["continuous"])
+            stored = Stored(tensors, facts)
+            a, b = (stored.floats(name, (ANY,), least=0.0) for name in ("a", "b"))
+            x, y = (stored.floats(name, (len(w), ANY)) for name, w in (("x", a), ("y", b)))
+            energy = stored.floats("energy", (ANY,))
+            k = len(energy)
+            gamma = stored.floats("gamma", (k, x.shape[1], y.shape[1]))
+            f, g = stored.floats("f", (k, len(a))), stored.floats("g", (k, len(b)))
+            count = stored.floats("count", (k,), least=0.0)
+            if not k or not float(count.sum()) > 0:
+                raise ValueError("it has no minima")
+            if len({t.dtype for t in (x, y, a, b, f, g)}) > 1:
+                raise ValueError("its clouds are in several precisions")
+            coarse = CntProblem(x, y, a, b, stored.positive("eps"))
+            return cls(Minima(gamma, energy, f, g, count), coarse, stored.count("starts"), stored.flag("continuous"))
 
         return read(path, "landscape", device, build)
 

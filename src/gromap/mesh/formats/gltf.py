@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 
 from gromap import _check
+from gromap.mesh.formats.gltf_check import check_scene
 from gromap.mesh.formats.polygons import bytes_of, rgb
 from gromap.mesh.mesh import Mesh
-from gromap.mesh.texture import atlas, split
+from gromap.mesh.texture import atlas, check_images, pixels, split
 
 
 def read(path: Path) -> Mesh:
@@ -20,10 +21,19 @@ def read(path: Path) -> Mesh:
     coordinates."""
     _check.extra("PIL.Image", "mesh", "pillow")  # by which trimesh reads textures
     trimesh = _check.extra("trimesh", "mesh")
+    size = check_scene(path)
     try:
         scene = trimesh.load_scene(path, process=False)
-    except Exception as error:  # trimesh passes on errors of every kind
+        return _joined(scene, size)
+    except ValueError:
+        raise
+    except Exception as error:  # trimesh and Pillow pass on errors of every kind
         raise ValueError(f"trimesh cannot read it ({type(error).__name__}: {error})") from error
+
+
+def _joined(scene: Any, size: int) -> Mesh:
+    """All meshes of a scene as one.  size: bytes of its files"""
+    trimesh = _check.extra("trimesh", "mesh")
     parts, order = [], list(scene.geometry)
     # trimesh walks from the last to the first
     placed = [scene.graph[node] for node in reversed(scene.graph.nodes_geometry)]
@@ -36,7 +46,10 @@ def read(path: Path) -> Mesh:
     starts = np.cumsum([0, *(len(vertices) for vertices, *_ in parts)])
     vertices = np.concatenate([vertices for vertices, *_ in parts])
     faces = np.concatenate([faces + start for (_, faces, _), start in zip(parts, starts, strict=False)])
-    looks = [_appearance(visual, faces) for _, faces, visual in parts]
+    opened = {id(image): image for _, _, visual in parts if (image := _image(visual)) is not None}
+    check_images(opened.values(), size)
+    read_images = {key: pixels(image) for key, image in opened.items()}
+    looks = [_appearance(visual, faces, read_images) for _, faces, visual in parts]
     if any(isinstance(image, np.ndarray) for _, image, _ in looks):
         images = [np.full((4, 4, 3), image, np.uint8) if isinstance(image, tuple) else image for _, image, _ in looks]
         corners = [uv for uv, *_ in looks]
@@ -61,7 +74,15 @@ def _placed(geometry: Any, transform: np.ndarray) -> tuple[np.ndarray, np.ndarra
     return vertices.astype(np.float32), faces[:, ::-1] if mirrored else faces, geometry.visual
 
 
-def _appearance(visual: Any, faces: np.ndarray) -> tuple[np.ndarray, np.ndarray | tuple, np.ndarray | None]:
+def _image(visual: Any) -> Any:
+    """The texture of a part, as Pillow opened it."""
+    material = getattr(visual, "material", None)
+    return getattr(material, "baseColorTexture", None) or getattr(material, "image", None)
+
+
+def _appearance(
+    visual: Any, faces: np.ndarray, images: dict[int, np.ndarray]
+) -> tuple[np.ndarray, np.ndarray | tuple, np.ndarray | None]:
     """Of one part: texture coordinates of its corners, its image or plain color, and the colors
     of its vertices."""
     uv = getattr(visual, "uv", None)
@@ -69,10 +90,10 @@ def _appearance(visual: Any, faces: np.ndarray) -> tuple[np.ndarray, np.ndarray 
     plain = _plain(material)
     if visual.kind == "vertex":
         return np.zeros((len(faces), 3, 2)), plain, rgb(np.asarray(visual.vertex_colors))
-    image = getattr(material, "baseColorTexture", None) or getattr(material, "image", None)
+    image = _image(visual)
     if uv is None or image is None or not len(faces):
         return np.zeros((len(faces), 3, 2)), plain, None
-    return np.asarray(uv, np.float64)[faces], np.asarray(image.convert("RGB")), None
+    return np.asarray(uv, np.float64)[faces], images[id(image)], None
 
 
 def _plain(material: Any) -> tuple[int, int, int]:

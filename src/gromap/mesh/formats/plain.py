@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from array import array
 from pathlib import Path
-from tokenize import TokenError
 
 import numpy as np
 
-from gromap.mesh.formats.polygons import bytes_of, fan, rgb
+from gromap._files import read_array
+from gromap.mesh.formats.polygons import bytes_of, fan, parsed, rgb, whole
 from gromap.mesh.mesh import Mesh
 
 
@@ -25,26 +26,27 @@ def read_off(path: Path) -> Mesh:
         )
     lines[0] = lines[0][1:]
     lines = lines if lines[0] else lines[1:]
+    if not lines or len(lines[0]) < 2:
+        raise ValueError("it does not say how many vertices and faces it has")
     n, f = (int(word) for word in lines[0][:2])
     if min(n, f) < 0 or n + f > len(lines) - 1:
         raise ValueError(f"it announces {n} vertices and {f} faces, and has {len(lines) - 1} lines")
-    rows, polygons = (
-        lines[1 : n + 1],
-        [list(map(int, words[: int(words[0]) + 1])) for words in lines[n + 1 : n + 1 + f]],
-    )
-    if any(len(words) != words[0] + 1 for words in polygons):
-        raise ValueError("it has a face with fewer corners than announced")
+    rows, counts, corners = lines[1 : n + 1], array("q"), []
+    for words in lines[n + 1 : n + 1 + f]:
+        count = int(words[0])
+        if not 0 <= count < len(words):
+            raise ValueError(f"it has a face of {words[0]} corners on a line with {len(words) - 1}")
+        counts.append(count)
+        corners += map(int, words[1 : count + 1])
     if any(len(row) < 3 for row in rows):
         raise ValueError("it has vertices with fewer than three coordinates")
-    counts = np.array([words[0] for words in polygons], np.int64)
-    flat = np.array([corner for words in polygons for corner in words[1:]], np.int64)
     vertices = np.array([row[:3] for row in rows], np.float64).reshape(-1, 3)
     colors = None
     if n and all(len(row) >= 6 for row in rows):
-        whole = all("." not in word for row in rows for word in row[3:6])
+        in_bytes = all("." not in word for row in rows for word in row[3:6])
         values = np.array([row[3:6] for row in rows], np.float64)
-        colors = rgb(values / 255 if whole else values)
-    return Mesh(vertices, flat[fan(counts)], colors)
+        colors = rgb(values / 255 if in_bytes else values)
+    return Mesh(vertices, whole(corners)[fan(np.array(counts, np.int64), len(corners))], colors)
 
 
 def write_off(mesh: Mesh, path: Path) -> None:
@@ -74,7 +76,7 @@ def read_stl(path: Path) -> Mesh:
         numbers = re.findall(r"vertex\s+(\S+)\s+(\S+)\s+(\S+)", text)
         if len(numbers) != 3 * text.count("endfacet") or "endsolid" not in text:
             raise ValueError("it ends inside a triangle")
-        corners = np.array(numbers, np.float64).astype(np.float32).reshape(-1, 3, 3)
+        corners = parsed(numbers, "f4").reshape(-1, 3, 3)
     elif count >= 0:
         raise ValueError(f"it announces {count} triangles, {84 + 50 * count} bytes, and has {len(data)}")
     else:
@@ -96,11 +98,8 @@ def write_stl(mesh: Mesh, path: Path) -> None:
 
 def read_npy(path: Path) -> Mesh:
     """Points, (N, d)."""
-    try:
-        points = np.array(np.load(path, mmap_mode="r", allow_pickle=False))
-    except TokenError as error:  # of a broken header
-        raise ValueError("its header is broken") from error
-    if points.ndim != 2 or points.dtype.kind not in "biuf" or not points.shape[1]:
+    points = read_array(path)
+    if points.ndim != 2 or not points.shape[1]:
         raise ValueError(f"points are an (N, d) array of numbers, it holds {points.dtype} of shape {points.shape}")
     return _cloud(points if points.dtype in (np.float32, np.float64) else points.astype(np.float64))
 

@@ -3,6 +3,8 @@ the corners."""
 
 from __future__ import annotations
 
+from array import array
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -10,7 +12,7 @@ import numpy as np
 
 from gromap.mesh.formats.polygons import bytes_of, fan, parsed, rgb
 from gromap.mesh.mesh import Mesh
-from gromap.mesh.texture import load_image
+from gromap.mesh.texture import load_beside
 
 NUMBERS = {
     "char": "i1",
@@ -49,13 +51,19 @@ def read(path: Path) -> Mesh:
     vertex = columns.get("vertex", {})
     if not {"x", "y", "z"} <= vertex.keys():
         raise ValueError("it has no vertices with x, y and z")
+    if any(isinstance(column, Lists) for column in vertex.values()):
+        raise ValueError("it has vertices with lists of numbers")
     vertices = np.stack([np.asarray(vertex[name]) for name in "xyz"], 1)
     if vertices.dtype.kind != "f":
         vertices = vertices.astype(np.float64)
     face = columns.get("face", {})
     polygons = next((face[name] for name in ("vertex_indices", "vertex_index") if name in face), None)
-    corners = fan(polygons.counts) if isinstance(polygons, Lists) else np.zeros((0, 3), np.int64)
-    faces = polygons.items[corners].astype(np.int64) if isinstance(polygons, Lists) else corners
+    corners = faces = np.zeros((0, 3), np.int64)
+    if isinstance(polygons, Lists):
+        if polygons.items.dtype.kind not in "iu":
+            raise ValueError("it has faces whose corners are not whole numbers")
+        corners = fan(polygons.counts, len(polygons.items))
+        faces = polygons.items[corners].astype(np.int64)
     colors = None
     if {"red", "green", "blue"} <= vertex.keys():
         colors = rgb(np.stack([np.asarray(vertex[name]) for name in ("red", "green", "blue")], 1))
@@ -67,7 +75,7 @@ def read(path: Path) -> Mesh:
     if isinstance(places, Lists) and isinstance(polygons, Lists) and (places.counts == 2 * polygons.counts).all():
         uv = places.items.reshape(-1, 2)[corners].astype(np.float64)
     image = next((text.split(None, 1)[1] for text in comments if text.startswith("TextureFile ")), None)
-    texture = load_image(path.parent / image) if image and uv is not None else None
+    texture = load_beside(path, image) if image and uv is not None else None
     return Mesh(vertices, faces, colors, uv, texture)
 
 
@@ -105,42 +113,47 @@ def _header(data: bytes) -> tuple[str, list[Element], list[str], int]:
 def _binary(data: bytes, at: int, elements: list[Element], order: str) -> dict[str, dict[str, Column]]:
     columns = {}
     for element in elements:
-        kind = np.dtype(_fields(element, order, _first_lengths(data, at, element, order)))
-        if element.count * kind.itemsize <= len(data) - at:
-            table = np.frombuffer(data, kind, element.count, at)
-            if all(
-                (table[f"{name} length"] == table[name].shape[1]).all() for name, _, size in element.properties if size
-            ):
-                columns[element.name] = {name: _column(table, name, size) for name, _, size in element.properties}
-                at += element.count * kind.itemsize
-                continue
-        columns[element.name], at = _uneven(data, at, element, order)
+        least = sum(np.dtype(size or kind).itemsize for _, kind, size in element.properties)
+        if element.count * max(least, 1) > len(data) - at:
+            raise ValueError(f"its header announces {element.count} times '{element.name}', the file holds less")
+        table = _even(data, at, element, order)
+        if table is None:
+            columns[element.name], at = _uneven(data, at, element, order)
+        else:
+            columns[element.name] = {name: _column(table, name, size) for name, _, size in element.properties}
+            at += table.nbytes
     return columns
 
 
-def _first_lengths(data: bytes, at: int, element: Element, order: str) -> list[int]:
-    """How long the lists of the first entry are: most files have lists of one length, which
-    numpy reads at once."""
-    lengths = []
+def _even(data: bytes, at: int, element: Element, order: str) -> np.ndarray | None:
+    """All entries at once, if the lists of each are as long as those of the first, as in most
+    files."""
+    if not element.count or not element.properties:
+        return np.zeros(0, _fields(element, order, [0] * len(element.properties)))
+    lengths, end = [], at
     for _, kind, size in element.properties:
-        if size and element.count:
-            lengths.append(int(np.frombuffer(data, order + size, 1, at)[0]))
-            at += np.dtype(size).itemsize + max(lengths[-1], 0) * np.dtype(kind).itemsize
-        elif size:
-            lengths.append(0)
-        else:
-            at += np.dtype(kind).itemsize
-    return lengths
+        if size:
+            lengths.append(int(np.frombuffer(data, order + size, 1, end)[0]))
+            end += np.dtype(size).itemsize
+        end += (lengths[-1] if size else 1) * np.dtype(kind).itemsize
+        if end > len(data) or (size and lengths[-1] < 0):
+            return None
+    if element.count * (end - at) > len(data) - at:
+        return None
+    table = np.frombuffer(data, _fields(element, order, lengths), element.count, at)
+    lists = [name for name, _, size in element.properties if size]
+    return table if all((table[f"{name} length"] == table[name].shape[1]).all() for name in lists) else None
 
 
-def _fields(element: Element, order: str, lengths: list[int]) -> list[tuple]:
-    fields, left = [], iter(lengths)
+def _fields(element: Element, order: str, lengths: list[int]) -> np.dtype:
+    fields: list[tuple] = []
+    left = iter(lengths)
     for name, kind, size in element.properties:
         if size:
-            fields += [(f"{name} length", order + size), (name, order + kind, (max(next(left), 0),))]
+            fields += [(f"{name} length", order + size), (name, order + kind, (next(left),))]
         else:
             fields.append((name, order + kind))
-    return fields
+    return np.dtype(fields)
 
 
 def _column(table: np.ndarray, name: str, size: str | None) -> Column:
@@ -150,26 +163,35 @@ def _column(table: np.ndarray, name: str, size: str | None) -> Column:
 
 def _uneven(data: bytes, at: int, element: Element, order: str) -> tuple[dict[str, Column], int]:
     """Entry by entry, for lists of several lengths."""
-    least = sum(np.dtype(size or kind).itemsize for _, kind, size in element.properties)
-    if element.count * least > len(data) - at:
-        raise ValueError(f"its header announces {element.count} times '{element.name}', the file holds less")
-    found: dict[str, list[np.ndarray]] = {name: [] for name, *_ in element.properties}
+    counts, items = _empty(element), {name: bytearray() for name, *_ in element.properties}
+    widths = {name: (np.dtype(kind).itemsize, size) for name, kind, size in element.properties}
     for _ in range(element.count):
-        for name, kind, size in element.properties:
+        for name, (width, size) in widths.items():
             number = 1
             if size:
                 number, at = int(np.frombuffer(data, order + size, 1, at)[0]), at + np.dtype(size).itemsize
-            if number < 0 or at + number * np.dtype(kind).itemsize > len(data):
+            if number < 0 or at + number * width > len(data):
                 raise ValueError(f"it ends inside '{element.name}'")
-            found[name].append(np.frombuffer(data, order + kind, number, at))
-            at += number * np.dtype(kind).itemsize
-    return {name: _joined(found[name], size) for name, _, size in element.properties}, at
+            items[name] += data[at : at + number * width]
+            counts[name].append(number)
+            at += number * width
+    kinds = {name: np.dtype(order + kind) for name, kind, _ in element.properties}
+    native = {
+        name: np.frombuffer(items[name], kind).astype(kind.newbyteorder("="), copy=False)
+        for name, kind in kinds.items()
+    }
+    return _joined(element, counts, native), at
 
 
-def _joined(parts: list[np.ndarray], size: str | None) -> Column:
-    items = np.concatenate(parts) if parts else np.zeros(0)
-    items = items.astype(items.dtype.newbyteorder("="))
-    return Lists(np.array([len(part) for part in parts]), items) if size else items
+def _empty(element: Element) -> dict[str, array]:
+    return {name: array("q") for name, *_ in element.properties}
+
+
+def _joined(element: Element, counts: dict[str, array], items: dict[str, np.ndarray]) -> dict[str, Column]:
+    return {
+        name: Lists(np.array(counts[name], np.int64), items[name]) if size else items[name]
+        for name, _, size in element.properties
+    }
 
 
 def _ascii(body: bytes, elements: list[Element]) -> dict[str, dict[str, Column]]:
@@ -177,7 +199,7 @@ def _ascii(body: bytes, elements: list[Element]) -> dict[str, dict[str, Column]]
     for element in elements:
         kinds = {name: kind for name, kind, _ in element.properties}
         width = len(element.properties)
-        if element.count * width > len(words) - at:
+        if element.count * max(width, 1) > len(words) - at:
             raise ValueError(f"its header announces {element.count} times '{element.name}', the file holds less")
         if not any(size for *_, size in element.properties):
             end = at + element.count * width
@@ -186,18 +208,25 @@ def _ascii(body: bytes, elements: list[Element]) -> dict[str, dict[str, Column]]
             }
             at = end
             continue
-        found: dict[str, list[np.ndarray]] = {name: [] for name in kinds}
+        counts, items = _empty(element), {name: [] for name in kinds}
         for _ in range(element.count):
-            for name, kind, size in element.properties:
+            for name, _, size in element.properties:
                 number = 1
                 if size:
-                    number, at = int(words[at]), at + 1
+                    number, at = _length(words, at), at + 1
                 if number < 0 or at + number > len(words):
                     raise ValueError(f"it ends inside '{element.name}'")
-                found[name].append(parsed(words[at : at + number], kind))
+                items[name] += words[at : at + number]
+                counts[name].append(number)
                 at += number
-        columns[element.name] = {name: _joined(found[name], size) for name, _, size in element.properties}
+        columns[element.name] = _joined(element, counts, {name: parsed(items[name], kinds[name]) for name in kinds})
     return columns
+
+
+def _length(words: Sequence[bytes], at: int) -> int:
+    if at >= len(words):
+        raise ValueError("it ends inside a list")
+    return int(words[at])
 
 
 def write(mesh: Mesh, path: Path) -> None:

@@ -4,21 +4,21 @@ coordinates of the vertices."""
 from __future__ import annotations
 
 import base64
-import re
 import xml.etree.ElementTree as ET
 import zlib
 from pathlib import Path
 
 import numpy as np
 
-from gromap.mesh.formats.polygons import fan, parsed, rgb
+from gromap.mesh.bounds import check_size
+from gromap.mesh.formats.polygons import fan, parsed, rgb, steps
 from gromap.mesh.mesh import Mesh
 
 LEGACY = {"unsigned_char": "u1", "char": "i1", "unsigned_short": "u2", "short": "i2", "unsigned_int": "u4", "int": "i4"}
 LEGACY |= {"unsigned_long": "u8", "long": "i8", "float": "f4", "double": "f8", "vtktypeint64": "i8", "vtkidtype": "i4"}
 XML = {"Int8": "i1", "UInt8": "u1", "Int16": "i2", "UInt16": "u2", "Int32": "i4", "UInt32": "u4"}
 XML |= {"Int64": "i8", "UInt64": "u8", "Float32": "f4", "Float64": "f8"}
-DEFLATE = 1032  # the largest compression ratio of zlib
+PER_NUMBER = 80  # bytes that a number of a compressed array may take until it is part of a mesh
 
 
 def read_legacy(path: Path) -> Mesh:
@@ -73,7 +73,7 @@ def read_legacy(path: Path) -> Mesh:
 def _mesh(
     points: np.ndarray, counts: np.ndarray, corners: np.ndarray, colors: np.ndarray | None, uv: np.ndarray | None
 ) -> Mesh:
-    faces = corners[fan(counts)]
+    faces = corners[fan(counts, len(corners))]
     inside = len(faces) and faces.min() >= 0 and faces.max() < len(points)
     return Mesh(points, faces, colors, uv[faces].astype(np.float64) if uv is not None and inside else None)
 
@@ -118,16 +118,20 @@ class _Cursor:
         here = self.at
         if self.line().upper().startswith("OFFSETS"):
             self.at = here
-            offsets = self.numbers(n, LEGACY[self.line().split()[1].lower()])
-            corners = self.numbers(size, LEGACY[self.line().split()[1].lower()])
-            return np.diff(offsets), corners.astype(np.int64)
+            offsets = _indices(self.numbers(n, LEGACY[self.line().split()[1].lower()]))
+            corners = _indices(self.numbers(size, LEGACY[self.line().split()[1].lower()]))
+            if len(offsets) and offsets[0] != 0:
+                raise ValueError(f"the offsets of its faces start at {offsets[0]}, and not at 0")
+            return steps(offsets)[1:], corners
         self.at = here
         flat = self.numbers(size, "i4").astype(np.int64)
         counts, at = np.empty(n, np.int64), 0
         for k in range(n):
+            if not 0 <= at < size or flat[at] < 0:
+                raise ValueError("its faces do not add up")
             counts[k] = flat[at]
-            at += flat[at] + 1
-        if at != size or (counts < 0).any():
+            at += int(flat[at]) + 1
+        if at != size:
             raise ValueError("its faces do not add up")
         heads = np.cumsum(counts + 1) - counts - 1
         return counts, np.delete(flat, heads)
@@ -135,10 +139,12 @@ class _Cursor:
 
 def read_vtp(path: Path) -> Mesh:
     data = path.read_bytes()
-    raw = re.search(rb"<AppendedData([^>]*)>\s*_", data)
-    appended = data[raw.end() : data.rfind(b"</AppendedData>")] if raw else b""
-    if raw:
-        data = data[: raw.start()] + b"</VTKFile>"
+    size = len(data)
+    begin = data.find(b"<AppendedData")
+    head = data[begin : data.find(b">", begin) + 1] if begin >= 0 else b""
+    appended = data[begin + len(head) : data.rfind(b"</AppendedData>")].lstrip().removeprefix(b"_") if head else b""
+    if head:
+        data = data[:begin] + b"</VTKFile>"
     if b"<!" in data.replace(b"<!--", b""):
         raise ValueError("it declares entities, which no VTK file needs")
     try:
@@ -150,34 +156,55 @@ def read_vtp(path: Path) -> Mesh:
         raise ValueError("it has no PolyData")
     if len(root.findall("PolyData/Piece")) > 1:
         raise ValueError("it has several pieces: merge them first")
-    reader = _Arrays(root, appended, raw is not None and b"base64" in raw.group(1))
+    reader = _Arrays(root, appended, b"base64" in head, size)
     points = reader.read(piece.find("Points/DataArray")).reshape(-1, 3)
     if len(points) != int(piece.get("NumberOfPoints", -1)):
         raise ValueError(f"it announces {piece.get('NumberOfPoints')} points and has {len(points)}")
     polygons = {array.get("Name"): array for array in piece.findall("Polys/DataArray")}
-    offsets = reader.read(polygons.get("offsets")).astype(np.int64)
-    corners = reader.read(polygons.get("connectivity")).astype(np.int64)
-    data_arrays = piece.find("PointData")
+    offsets = _indices(reader.read(polygons.get("offsets")))
+    corners = _indices(reader.read(polygons.get("connectivity")))
+    about_points = piece.find("PointData")
+    colors, uv = (
+        None if array is None else reader.read(array).reshape(len(points), int(array.get("NumberOfComponents", 1)))
+        for array in _appearance(about_points if about_points is not None else ET.Element("PointData"))
+    )
+    return _mesh(
+        points, steps(offsets), corners, None if colors is None else rgb(colors), None if uv is None else uv[:, :2]
+    )
+
+
+def _appearance(arrays: ET.Element) -> tuple[ET.Element | None, ET.Element | None]:
+    """The array of the colors of the points, and that of their texture coordinates: the last of
+    each."""
     colors, uv = None, None
-    for array in data_arrays if data_arrays is not None else []:
+    for array in arrays:
         width = int(array.get("NumberOfComponents", 1))
         if array.get("type") == "UInt8" and width in (3, 4):
-            colors = rgb(reader.read(array).reshape(len(points), width))
-        elif data_arrays is not None and array.get("Name") == data_arrays.get("TCoords") and width >= 2:
-            uv = reader.read(array).reshape(len(points), width)[:, :2]
-    return _mesh(points, np.diff(offsets, prepend=0), corners, colors, uv)
+            colors = array
+        elif array.get("Name") == arrays.get("TCoords") and width >= 2:
+            uv = array
+    return colors, uv
+
+
+def _indices(values: np.ndarray) -> np.ndarray:
+    if len(values) and values.dtype.kind not in "iu":
+        raise ValueError("it has faces whose corners are not whole numbers")
+    return values.astype(np.int64)
 
 
 class _Arrays:
     """The arrays of a VTP file: ascii, base64 or appended, plain or compressed by zlib."""
 
-    def __init__(self, root: ET.Element, appended: bytes, encoded: bool):
+    def __init__(self, root: ET.Element, appended: bytes, encoded: bool, file_size: int):
         self.order = ">" if root.get("byte_order") == "BigEndian" else "<"
         self.size = np.dtype(self.order + XML[root.get("header_type", "UInt32")])
+        if self.size.kind != "u":
+            raise ValueError(f"its sizes are given as {root.get('header_type')}: expected UInt32 or UInt64")
         compressor = root.get("compressor")
         if compressor not in (None, "vtkZLibDataCompressor"):
             raise ValueError(f"its arrays are compressed by {compressor}: export it with zlib, or uncompressed")
         self.compressed, self.appended, self.encoded = compressor is not None, appended, encoded
+        self.file_size, self.taken = file_size, 0
 
     def read(self, array: ET.Element | None) -> np.ndarray:
         if array is None:
@@ -186,10 +213,13 @@ class _Arrays:
         if array.get("format") == "ascii":
             return parsed((array.text or "").split(), kind.str[1:])
         if array.get("format") == "appended":
-            body, encoded = self.appended[int(array.get("offset", 0)) :], self.encoded
+            offset = int(array.get("offset", 0))
+            if not 0 <= offset <= len(self.appended):
+                raise ValueError(f"an array begins at {offset}, and {len(self.appended)} bytes are appended")
+            body, encoded = self.appended[offset:], self.encoded
         else:
             body, encoded = (array.text or "").strip().encode(), True
-        content = self._inflated(body, encoded) if self.compressed else self._plain(body, encoded)
+        content = self._inflated(body, encoded, kind) if self.compressed else self._plain(body, encoded)
         return np.frombuffer(content, kind).astype(kind.newbyteorder("="))
 
     def _plain(self, body: bytes, encoded: bool) -> bytes:
@@ -201,7 +231,7 @@ class _Arrays:
             raise ValueError(f"it announces {count} bytes where {len(rest)} are left")
         return (_decoded(body, width + count) if encoded else body[: width + count])[width:]
 
-    def _inflated(self, body: bytes, encoded: bool) -> bytes:
+    def _inflated(self, body: bytes, encoded: bool, kind: np.dtype) -> bytes:
         """The number of blocks, the size of a block, the size of the last (0: as the others),
         the sizes of all, compressed."""
         width = self.size.itemsize
@@ -211,17 +241,21 @@ class _Arrays:
             raise ValueError(f"it announces {blocks} blocks where {len(body)} bytes are left")
         length = (3 + blocks) * width
         head = _decoded(body, length) if encoded else body[:length]
-        sizes = np.frombuffer(head, self.size, blocks, 3 * width).astype(np.int64)
-        rest = _decoded(body[-(-length // 3) * 4 :], int(sizes.sum())) if encoded else body[length:]
-        if sizes.sum() > len(rest) or blocks * block > DEFLATE * max(len(rest), 1):
-            raise ValueError(f"it announces {blocks * block} bytes, which the {len(rest)} that are left cannot hold")
+        sizes = [int(x) for x in np.frombuffer(head, self.size, blocks, 3 * width)]
+        if sum(sizes) > len(body):
+            raise ValueError(f"it announces {sum(sizes)} bytes where {len(body)} are left")
+        rest = _decoded(body[-(-length // 3) * 4 :], sum(sizes)) if encoded else body[length:]
+        self.taken += PER_NUMBER * (max(blocks - 1, 0) * block + (last or block) * min(blocks, 1)) // kind.itemsize
+        check_size(self.taken, self.file_size, "what is compressed in it")
         out, at = [], 0
-        for k, size in enumerate(sizes.tolist()):
+        for k, size in enumerate(sizes):
             expected = last if k == blocks - 1 and last else block
             try:
-                out.append(zlib.decompressobj().decompress(rest[at : at + size], expected))
+                out.append(zlib.decompressobj().decompress(rest[at : at + size], expected) if expected else b"")
             except zlib.error as error:
                 raise ValueError(f"a compressed block is broken ({error})") from error
+            if len(out[-1]) != expected:
+                raise ValueError(f"a compressed block holds {len(out[-1])} bytes, and {expected} are announced")
             at += size
         return b"".join(out)
 
