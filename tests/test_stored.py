@@ -71,6 +71,15 @@ def test_files_without_a_checksum_are_older(results, tmp_path, kind):
     assert repr(READ[kind](tmp_path / "old")) == repr(READ[kind](results[kind]))
 
 
+def test_a_solution_does_not_change_with_its_file(results, tmp_path):
+    path = tmp_path / "solution"
+    path.write_bytes(results["solution"].read_bytes())
+    sol = gromap.load(path)
+    before = sol.plan.dense()
+    path.write_bytes(bytes(path.stat().st_size))  # in place, as `cp` does
+    assert np.array_equal(sol.plan.dense(), before)
+
+
 WRONG_FACTS = [
     ("solution", {"value": "low"}, "its value is 'low', expected a finite number"),
     ("solution", {"value_gw": float("nan")}, "its value_gw is nan"),

@@ -95,7 +95,8 @@ def read(
                 raise ValueError(
                     f"{path} was written by a newer gromap (format {header['version']}): upgrade gromap to read it."
                 )
-            tensors = {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118 - not a dict
+            # copies: its own tensors are the pages of the file, and change with it
+            tensors = {name: cast("Tensor", stored.get_tensor(name)).clone() for name in stored.keys()}  # noqa: SIM118
             if "checksum" not in header and kind not in UNSEALED:
                 raise ValueError("it has no checksum")
             if header.get("checksum", "") not in ("", _checksum(tensors, header[kind])):
