@@ -135,11 +135,47 @@ def test_matrices_and_trees(pair):
 def test_scale(pair):
     x, y, a, b = pair
     each, joint, raw = (solve(x, 3 * y, a, b, epsilon=0.05, scale=s) for s in ("each", "joint", None))
+    radius = solve(x, 3 * y, a, b, epsilon=0.05, scale="radius", init="zero", max_iter=1)
+    farthest = np.linalg.norm(x - a @ x / a.sum(), axis=1).max()
+    assert radius.scale[0] == pytest.approx(farthest)
     assert each.scale[0] != each.scale[1]
     assert joint.scale[0] == joint.scale[1] == max(each.scale)
     assert raw.scale == (1.0, 1.0)
     absolute = solve(x, 3 * y, a, b, epsilon=0.05 * joint.scale[0] ** 2, scale=None)
     assert absolute.value == pytest.approx(joint.value * joint.scale[0] ** 2, rel=1e-3)
+
+
+@pytest.mark.parametrize("cost", ["euclidean", "sqeuclidean", "precomputed"])
+def test_the_unit_is_that_of_nine_tenths_of_the_mass(cost):
+    rng = np.random.default_rng(0)
+    x, a = rng.normal(size=(80, 3)), rng.uniform(0.5, 1.5, 80)
+
+    def unit(x, a=a):
+        return Space(np.linalg.norm(x[:, None] - x, axis=-1) if cost == "precomputed" else x, a, cost=cost).scale
+
+    turned = x @ np.linalg.qr(rng.normal(size=(3, 3)))[0] + 5
+    order = rng.permutation(80)
+    twice = np.concatenate([x, x[:1]]), np.concatenate([[a[0] / 3], a[1:], [a[0] * 2 / 3]])  # one point in two parts
+    for other in (unit(turned), unit(x[order], a[order]), unit(x, 7 * a), unit(*twice)):
+        assert other == pytest.approx(unit(x), rel=1e-6)
+    degree = 2 if cost == "sqeuclidean" else 1
+    assert unit(1e3 * x) == pytest.approx(1e3**degree * unit(x), rel=1e-6)
+    inside = x.copy()
+    inside[7] *= 4 / np.linalg.norm(inside[7])  # one of 80 points, twice as far out
+    assert unit(inside) == pytest.approx(unit(x), rel=0.15)
+    inside[7] *= 1e3
+    assert unit(inside) < 0.2 * Space(inside, a, cost="euclidean").extent ** degree
+
+
+def test_points_that_coincide_up_to_rounding_are_one_point():
+    x = np.tile(np.float32([0.1, 0.2, 0.3]), (7, 1))
+    near = x + np.random.default_rng(0).normal(scale=1e-8, size=x.shape).astype(np.float32)
+    for z in (x, near):
+        for cost in ("euclidean", "sqeuclidean"):
+            assert Space(z, cost=cost).scale == 1.0
+            sol = solve(z, z, cost=cost)
+            assert sol.converged
+            assert sol.value == pytest.approx(0, abs=1e-6)
 
 
 def test_numpy_and_torch():

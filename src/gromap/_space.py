@@ -43,6 +43,7 @@ REFINED_POINTS = 50_000
 # units that the costs of one point may take, at most: rounding errors of float32 are a tenth of a
 # nat there at epsilon = 1e-3, and grow with the square
 MAX_EXTENT = 10
+FAR = 0.1  # energy of nine tenths of the points, beside that of a unit, below which one point is too far out
 UNNAMED = ("X", "Y", "C")  # what spaces are called that were given no name
 
 
@@ -320,7 +321,7 @@ class Space:
 
         side: "X" or "Y", what a space without a name is called.
         """
-        if self.cost.degree is None or not 0 < (self._core / self.scale) ** 2 < eps:
+        if self.cost.degree is None or not 0 < (self._core / self.scale) ** 2 < min(eps, FAR):
             return
         far, name = self.measure.farthest(), side if self.name in UNNAMED else self.name
         times = (self.extent / self._core) ** (1 / self.cost.degree)

@@ -92,7 +92,7 @@ def test_auto_finds_the_best_of_many_random_starts(people):
     land = landscape(x, y, starts=60, epsilon=2e-3, points=150)
     best = min(sol.history["energy"][-1] for sol in land.refine(3, method="cnt"))
     assert auto.history["energy"][-1] <= 1.001 * best
-    assert "minima" in repr(auto)
+    assert "minim" in repr(auto)
 
 
 def test_seeds_reproduce_bit_for_bit(people):

@@ -181,7 +181,7 @@ def barycenter(
             "geodesic cost."
         ),
     ] = "euclidean",
-    epsilon: Annotated[float, typer.Option(help="Blur, for shapes of radius 1; smaller is sharper and slower.")] = 1e-2,
+    epsilon: Annotated[float, typer.Option(help="Blur, in units of the shapes, squared; smaller is sharper and slower.")] = 1e-2,
     aligned: Annotated[
         bool,
         typer.Option(

@@ -19,7 +19,7 @@ Cost = Annotated[
     ),
 ]
 Epsilon = Annotated[
-    float, typer.Option(help="Blur of the coupling, for shapes of radius 1; smaller is sharper and slower.")
+    float, typer.Option(help="Blur of the coupling, in units of the shapes, squared; smaller is sharper and slower.")
 ]
 Dim = Annotated[int | None, typer.Option(min=1, help="Axes of the embedding; by default 20.")]
 Out = Annotated[

@@ -35,7 +35,7 @@ class Options:
     points: int | None
     steps: int
     cost: str
-    epsilon: float  #: for shapes of radius 1
+    epsilon: float  #: in units of the shapes, squared
     aligned: bool  #: the shapes lie in one pose
     surface: bool
     seed: int
@@ -216,6 +216,6 @@ def _summary(facts: dict[str, Any], result: Mesh) -> list[str]:
     losses, what = facts["losses"], f"{len(result.vertices)} {'vertices' if len(result.faces) else 'points'}"
     return [
         f"barycenter of {len(facts['settings']['shapes'])} shapes: {what}",
-        f"  loss            {losses[0]:.4g} to {facts['loss']:.4g} in {len(losses) - 1} steps, for shapes of radius 1",
+        f"  loss            {losses[0]:.4g} to {facts['loss']:.4g} in {len(losses) - 1} steps, in units of the shapes, squared",
         f"  status          {facts['status']}",
     ]

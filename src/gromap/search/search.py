@@ -116,7 +116,7 @@ def best_start(
                 minima = _look(pair, before, minima, eps, gap, budget, alike)
         if hand is not None:
             minima = minima.take(_keep_hand(here.at(eps), minima, hand, budget.mirror_gap))
-        if float(minima.count[minima.energy <= _within(minima.energy, SAME_ENERGY)].max()) < 2:
+        if float(minima.count[minima.energy <= _within(minima.energy, SAME_ENERGY)].sum()) < 2:
             _check.warn(UNSURE)
         return (*_settled(problem, here, minima, eps, loop, budget), minima)  # 6
     except KeyboardInterrupt:
