@@ -97,3 +97,19 @@ def test_what_converged_before_still_does():
     sol = solve(x, x[order], epsilon=1e-4)
     assert sol.converged
     assert measured(sol)[0] < 2 * Loop().marginal_tol
+
+
+@pytest.mark.parametrize(("points", "noise", "epsilon"), [(40, 0.02, 1e-3), (100, 0.0, 1e-4)])
+def test_a_float32_value_is_that_of_the_plan(points, noise, epsilon):
+    """Rows are exact but for rounding errors, and a small value is a small difference of large
+    sums."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(points, 3)).astype(np.float32)
+    turn = np.linalg.qr(rng.normal(size=(3, 3)))[0]
+    y = (x @ turn + noise * rng.normal(size=x.shape))[::-1].astype(np.float32)
+    sol = solve(x, y, cost="sqeuclidean", epsilon=epsilon)
+    c, d = (((z[:, None].astype(float) - z) ** 2).sum(-1) / u for z, u in zip((x, y), sol.scale, strict=True))
+    pi = sol.plan.dense().astype(float)
+    rows, cols = pi.sum(1), pi.sum(0)
+    brute = rows @ c**2 @ rows + cols @ d**2 @ cols - 2 * ((c @ pi @ d) * pi).sum()
+    assert sol.value_gw == pytest.approx(brute, rel=2e-3, abs=1e-6)

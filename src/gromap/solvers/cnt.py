@@ -201,13 +201,13 @@ class CntProblem(Bilinear):
         return LowRank(torch.cat([-p, -a, 2 * z], 1), torch.cat([a, p, z], 1)), p[:, 0]
 
     def evaluate(self, gamma: Tensor, plan: Plan) -> tuple[float, float]:
-        """L(π) and KL(π | α⊗β) for a plan with exact rows; its columns c may be off, so Y is
-        centered anew for c."""
+        """L(π) and KL(π | α⊗β) of any plan: its marginals may be off, by rounding errors too, so X
+        and Y are centered anew for those that it has."""
         c = plan.sums[1].double()
-        x_norms, y, norms = self.x_norms.double(), self.y.double(), self.y_norms.double()
+        x, x_norms, y, norms = self.x.double(), self.x_norms.double(), self.y.double(), self.y_norms.double()
         moved = plan.score.apply(plan.u, plan.v, self.values).double()
         to, cross, rows = moved[:, :-2], moved[:, -2], moved[:, -1]
-        new = self.x.double().mT @ to
+        new = x.mT @ to
         kl = plan.kl(float(16 * (gamma * new).sum() + 4 * (x_norms @ cross)) / self.eps)
         if self.exact is not None:
             left, right = self.exact[0], self.exact[1].with_weights(c)
@@ -215,8 +215,11 @@ class CntProblem(Bilinear):
             centered = plan.score.apply(plan.u, plan.v, centered_norms[:, None].to(plan.v))[:, 0].double()
             loss = left.quartic() + right.quartic() - 4 * float(rows @ x_norms) * float(c @ centered_norms)
             return loss - 8 * float(self.norm2(new)) - 4 * float(x_norms @ centered), kl
-        mean = c @ y / c.sum()
-        centered = cross - 2 * to @ mean + rows * mean.square().sum()  # Σ_j π_ij |Y_j - mean|²
-        spread = float(c @ norms - c.sum() * mean.square().sum())
-        loss = quartic(self.x, rows) + quartic(self.y, c) - 4 * float(rows @ x_norms) * spread
-        return loss - 8 * float(self.norm2(new)) - 4 * float(x_norms @ centered), kl
+        mass = rows.sum()
+        x_mean, y_mean = rows @ x / mass, c @ y / c.sum()
+        x_norms = (x - x_mean).square().sum(-1)
+        centered = cross - 2 * to @ y_mean + rows * y_mean.square().sum()  # Σ_j π_ij |Y_j - mean|²
+        spread = float(c @ norms - c.sum() * y_mean.square().sum())
+        new = (x - x_mean).mT @ (to - rows[:, None] * y_mean)
+        loss = quartic(x, rows) + quartic(y, c) - 4 * float(rows @ x_norms) * spread
+        return loss - 8 * float(self.norm2(new)) - 4 * float(mass * (x_norms @ centered)), kl
