@@ -93,7 +93,7 @@ def plain(value: Any, like: Any) -> bool:
         return isinstance(value, int | float) and not isinstance(value, bool)
     if isinstance(like, list):
         items, example = cast("list[Any]", value), cast("list[Any]", like)
-        return isinstance(value, list) and all(plain(item, example[0]) for item in items)
+        return isinstance(value, list | tuple) and all(plain(item, example[0]) for item in items)
     items, example = cast("dict[str, Any]", value), cast("dict[str, Any]", like)
     return isinstance(value, dict) and all(plain(item, example[""]) for item in items.values())
 

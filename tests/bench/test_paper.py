@@ -202,7 +202,7 @@ def test_a_sixth_power_swings_between_two_plans():
 
 def test_few_symmetrized_steps_hold_entropic_gw_back_but_not_kernel_gw():
     x, y = spaces()
-    best = solve(x, y, epsilon=EPS, tol=1e-8).gamma[0]
+    best = solve(x, y, epsilon=EPS, scale="radius", tol=1e-8).gamma[0]
     ends = {kind: np.array(path(*kind, 5))[-10:] for kind in KINDS}
     short = {kind: 1 - end @ best / (best @ best) for kind, end in ends.items()}
     assert np.abs(short["Kernel-GW", "symmetric"]).max() < 0.2

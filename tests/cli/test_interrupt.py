@@ -177,10 +177,10 @@ def press(words: list[str], sign: str, folder: Path) -> tuple[int, str]:
 @pytest.mark.skipif(os.name == "nt", reason="Windows has other signals and terminals")
 def test_ctrl_c_in_a_terminal(tmp_path):
     """At a temperature that takes many seconds, while the solver takes its steps."""
-    words = ["match", *bent(tmp_path, 400, 350), "--out", "out", "--epsilon", "1e-7", "--starts", "0"]
+    words = ["match", *bent(tmp_path, 400, 350), "--out", "out", "--epsilon", "1e-5", "--starts", "0"]
     code, shown = press(words, "match: sharpen, step 1", tmp_path)
     assert code == 130, shown
     assert "gromap: interrupted; kept result.safetensors, map.txt, map_21.txt in out: the best match so far" in shown
     assert "Traceback" not in shown
     assert {path.name for path in (tmp_path / "out").iterdir()} == MAPS
-    assert gromap.load(tmp_path / "out" / "result.safetensors").epsilon == 1e-7
+    assert gromap.load(tmp_path / "out" / "result.safetensors").epsilon == 1e-5

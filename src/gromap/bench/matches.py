@@ -45,6 +45,7 @@ class Extent:
     device: torch.device
     dim: int = DIM
     scale: float = 1.0
+    extent: float = 1.0
 
     @property
     def likely_axes(self) -> int:

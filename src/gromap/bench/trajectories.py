@@ -50,7 +50,7 @@ def trajectories(sizes: Sizes, device: torch.device) -> Iterator[Job]:
 
 def ground() -> dict[str, Any]:
     """C + 8 |Γ|² + OT_ε(C_Γ) on a grid, the best Γ, and both clouds."""
-    pair = Pair.of(*spaces(), epsilon=EPS)
+    pair = Pair.of(*spaces(), epsilon=EPS, scale="radius")
     side = torch.linspace(-HALF, HALF, GRID, dtype=torch.float64)
     energy = objective(gromap.CntGW().problem(pair), torch.cartesian_prod(side, side)[:, None], steps=400)
     best = gromap.solve(pair.x, pair.y, epsilon=EPS, scale="radius", tol=1e-8)
@@ -61,7 +61,7 @@ def ground() -> dict[str, Any]:
 def path(solver: str, update: Any, inner: int) -> list[list[float]]:
     """Γ_0, Γ_1, ...: lines 1 to 3 of the outer loop (solvers/loop.py), whatever the energy does.
     (STEPS + 1, 2)"""
-    pair = Pair.of(*spaces(), epsilon=EPS)
+    pair = Pair.of(*spaces(), epsilon=EPS, scale="radius")
     p = KernelProblem(pair, centered=solver == "Kernel-GW")
     left, right = pair.features
     gamma, duals = p.start(torch.zeros(1, 2)), p.zero_potentials()

@@ -181,7 +181,9 @@ def barycenter(
             "geodesic cost."
         ),
     ] = "euclidean",
-    epsilon: Annotated[float, typer.Option(help="Blur, in units of the shapes, squared; smaller is sharper and slower.")] = 1e-2,
+    epsilon: Annotated[
+        float, typer.Option(help="Blur, in units of the shapes, squared; smaller is sharper and slower.")
+    ] = 1e-2,
     aligned: Annotated[
         bool,
         typer.Option(

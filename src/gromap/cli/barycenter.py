@@ -216,6 +216,6 @@ def _summary(facts: dict[str, Any], result: Mesh) -> list[str]:
     losses, what = facts["losses"], f"{len(result.vertices)} {'vertices' if len(result.faces) else 'points'}"
     return [
         f"barycenter of {len(facts['settings']['shapes'])} shapes: {what}",
-        f"  loss            {losses[0]:.4g} to {facts['loss']:.4g} in {len(losses) - 1} steps, in units of the shapes, squared",
+        f"  loss            {losses[0]:.4g} to {facts['loss']:.4g} in {len(losses) - 1} steps, in squared units",
         f"  status          {facts['status']}",
     ]
