@@ -236,6 +236,15 @@ def _sizes(sizes: np.ndarray) -> str:
     return f"{len(ordered)} components{which} of {', '.join(ordered[:6][:-1])} and {ordered[:6][-1]} points"
 
 
+def is_text(name: str) -> bool:
+    """Whether a name can be written in UTF-8: names of files may be any bytes."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def is_count(value: object) -> bool:
     """Whether this is an integer >= 1, Python's or numpy's."""
     return isinstance(value, int | np.integer) and not isinstance(value, bool) and cast("int", value) >= 1

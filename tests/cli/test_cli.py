@@ -326,6 +326,37 @@ def test_mistakes_get_one_line(shapes, tmp_path, capsys):
     assert not any(out.iterdir())  # nothing is left behind
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems take no such names")
+def test_names_that_are_not_text_are_refused_before_the_long_work(shapes, tmp_path, capsys, monkeypatch):
+    man, strange = shapes / "man.ply", os.fsdecode(b"caf\xe9")
+    (tmp_path / strange).mkdir()
+    for name in ("a.npy", f"{strange}.npy"):
+        np.save(tmp_path / strange / name, np.eye(3))
+    assert "is not UTF-8, and reports name it" in refused(capsys, "match", man, tmp_path / strange / "a.npy")
+    assert "is not UTF-8, and reports name it" in refused(capsys, "match", man, man, "--out", tmp_path / strange)
+    monkeypatch.chdir(tmp_path / strange)
+    assert "is not UTF-8: choose another one with --out" in refused(capsys, "pairwise", ".")
+    assert "is not UTF-8, and reports name it: rename the file" in refused(
+        capsys, "pairwise", ".", "-o", tmp_path / "o"
+    )
+
+
+@pytest.mark.parametrize(
+    "content", [b"PK\x03\x04" + bytes(60), b"\x93NUMPY\x01\x00", b"0 1e30", b"0\n1 2", b"0 \xff", b""]
+)
+@pytest.mark.parametrize("name", ["numbers.npy", "numbers.txt"])
+def test_broken_files_of_numbers_get_one_line(shapes, tmp_path, capsys, name, content):
+    (tmp_path / name).write_bytes(content)
+    for option in ["--landmarks", "--truth", *(["--transfer"] if name.endswith("npy") else [])]:
+        said = refused(capsys, "match", shapes / "man.ply", shapes / "runner.obj", option, tmp_path / name)
+        assert str(tmp_path / name) in said
+
+
+def test_coordinates_beyond_single_precision_are_refused(tmp_path, capsys):
+    np.save(tmp_path / "far.npy", np.eye(4, 3) * 1e200)
+    assert "has coordinates up to 1e+200" in refused(capsys, "match", tmp_path / "far.npy", tmp_path / "far.npy")
+
+
 def test_the_folder_is_checked_before_the_long_work(shapes, tmp_path, capsys, monkeypatch):
     def never(*args, **kwargs):
         raise AssertionError("the work began")

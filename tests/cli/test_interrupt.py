@@ -184,3 +184,24 @@ def test_ctrl_c_in_a_terminal(tmp_path):
     assert "Traceback" not in shown
     assert {path.name for path in (tmp_path / "out").iterdir()} == MAPS
     assert gromap.load(tmp_path / "out" / "result.safetensors").epsilon == 1e-5
+
+
+PRESS = """
+import os, signal, sys
+
+class Press:
+    def find_spec(self, name, *_):
+        if name == sys.argv[1]:
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Press())
+import gromap_command
+sys.exit(gromap_command.main())
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has other signals")
+@pytest.mark.parametrize("module", ["gromap", "torch._C", "scipy.sparse", "typer"])
+def test_ctrl_c_while_gromap_is_imported(module):
+    done = subprocess.run([sys.executable, "-c", PRESS, module], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "gromap: interrupted.\n")

@@ -19,6 +19,10 @@ USER_ERRORS = (ValueError, TypeError, OSError, ImportError, MemoryError)
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; the exit code."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    for word in words:
+        if not _check.is_text(word):
+            return _report(f"{word!r} is not UTF-8, and reports name it: rename it.", 2)
     try:
         abort = _check.extra("typer", "cli").Abort
         _check.extra("rich", "cli")
@@ -30,8 +34,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     with warnings.catch_warnings():
         warnings.showwarning = lambda message, *_, **__: _report(f"note: {message}", 0)
         try:
-            code = app(args=None if argv is None else list(argv), prog_name="gromap", standalone_mode=False) or 0
-        except abort:  # Ctrl-C, in older versions of typer
+            code = app(args=words, prog_name="gromap", standalone_mode=False) or 0
+        except (abort, KeyboardInterrupt):  # Ctrl-C, as versions of typer pass it on
             code = INTERRUPTED
         except KeptResults as error:
             return _report(f"interrupted; {error}", INTERRUPTED)

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from gromap import _check
 from gromap._files import replacing
 
 
@@ -21,6 +22,8 @@ class KeptResults(Exception):  # noqa: N818 - not an error
 
 def ready(folder: Path, names: Iterable[str], force: bool) -> Path:
     """The folder, created if need be, after a check that these files may be written there."""
+    if not _check.is_text(str(folder)):
+        raise ValueError(f"the name of the folder {str(folder)!r} is not UTF-8: choose another one with --out.")
     if folder.exists() and not folder.is_dir():
         raise NotADirectoryError(f"{folder} is a file: choose another folder with --out.")
     there = [name for name in names if (folder / name).exists()]

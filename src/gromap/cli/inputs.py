@@ -11,6 +11,8 @@ import numpy as np
 import torch
 
 import gromap
+from gromap import _check
+from gromap._files import read_array
 from gromap._pair import default_device
 from gromap.cli.show import Tell
 from gromap.geometry.costs import NAMES, Exponential, Gaussian, Power
@@ -24,8 +26,14 @@ KNOWN = [*METHODS, *NAMES, *(f"{family}:NUMBER" for family in FAMILIES)]
 
 def read(path: Path) -> Mesh:
     """A mesh in single precision, in which the command line computes."""
+    if not _check.is_text(str(path)):
+        raise ValueError(f"the name {str(path)!r} is not UTF-8, and reports name it: rename the file.")
     mesh = read_mesh(path)
-    return replace(mesh, vertices=mesh.vertices.astype(np.float32))
+    with np.errstate(over="ignore"):
+        vertices = mesh.vertices.astype(np.float32)
+    if not np.isfinite(vertices).all():
+        raise ValueError(f"{path} has coordinates up to {np.abs(mesh.vertices).max():.3g}: divide them by a unit.")
+    return replace(mesh, vertices=vertices)
 
 
 def costs(text: str | None, meshes: Sequence[Mesh]) -> list[Any]:
@@ -108,14 +116,17 @@ def integers(path: Path, what: str, columns: int) -> np.ndarray:
         raise FileNotFoundError(f"there is no file {path} of {what}: check its name.")
     try:
         if path.suffix.lower() == ".npy":
-            array = np.load(path, allow_pickle=False)
+            array = read_array(path)
         else:
-            rows = [line.partition("#")[0].replace(",", " ").split() for line in path.read_text().splitlines()]
+            lines = path.read_text(encoding="utf-8").splitlines()
+            rows = [line.partition("#")[0].replace(",", " ").split() for line in lines]
             array = np.array([row for row in rows if row], dtype=np.float64)
-        array = array.reshape(len(array), -1)
-        if array.shape[1] != columns or not (array == array.astype(np.int64)).all():
+        if array.ndim not in (1, 2) or not len(array) or array.size != columns * len(array):
             raise ValueError(f"it has shape {array.shape}")
-    except (ValueError, EOFError) as error:
+        array = array.reshape(len(array), columns)
+        if not (np.abs(array) < 2**53).all() or not (array == np.floor(array)).all():
+            raise ValueError("some of its numbers are not whole")
+    except ValueError as error:
         each = "one whole number" if columns == 1 else f"{columns} whole numbers"
         raise ValueError(f"{path} is not a file of {what}, {each} per line, counted from 0: {error}.") from error
     return array.astype(np.int64)

@@ -10,6 +10,7 @@ import numpy as np
 
 import gromap
 from gromap import _check
+from gromap._files import read_array
 from gromap.cli import folder, inputs
 from gromap.cli.show import Show
 from gromap.mesh import Mesh, write_mesh
@@ -150,7 +151,10 @@ class Transfer:
             )
         if not path.is_file():
             raise FileNotFoundError(f"there is no file {path} to carry over: check its name.")
-        values = np.load(path, allow_pickle=False)
+        try:
+            values = read_array(path)
+        except ValueError as error:
+            raise ValueError(f"{path} cannot be carried over: {error}.") from error
         if values.shape != (n,) or values.dtype.kind not in "biuf" or not np.isfinite(values).all():
             raise ValueError(
                 f"{path} must hold {n} finite numbers, one for each source vertex; got {values.dtype} {values.shape}."
