@@ -6,7 +6,7 @@ PIP := $(RUN) -m pip install --quiet --disable-pip-version-check --constraint co
 # shapes beyond the shipped pair, for benchmarks and some tests
 export GROMAP_DATA ?= $(abspath $(wildcard ../shared/data))
 
-.PHONY: demo test lint bench paper test-gpu clean
+.PHONY: demo test fuzz lint bench paper test-gpu clean
 
 $(VENV)/ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -22,6 +22,9 @@ demo: $(VENV)/ready  ## match the shipped pair, write demo.png and demo.html
 
 test: $(VENV)/ready  ## the whole test suite, doctests included, in two processes of one thread each
 	OMP_NUM_THREADS=1 $(RUN) -m pytest -n 2 --dist loadfile
+
+fuzz: $(VENV)/ready  ## random and damaged inputs for MINUTES, 30 unless given
+	OMP_NUM_THREADS=1 $(RUN) -m tests.fuzz --minutes $(or $(MINUTES),30)
 
 lint: $(VENV)/lint-ready  ## ruff and pyright
 	$(VENV)/bin/ruff format --check .

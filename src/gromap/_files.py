@@ -127,6 +127,11 @@ def read_array(path: Path) -> np.ndarray:
         try:
             version = np.lib.format.read_magic(file)
             header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+            begin, size = file.tell(), path.stat().st_size
+            length = int.from_bytes(file.read(2 if version == (1, 0) else 4), "little")
+            if length > size:
+                raise ValueError(f"it announces {length} bytes, and the file has {size}")
+            file.seek(begin)
             shape, by_columns, dtype = header(file)
         except Exception as error:  # numpy evaluates the header, which may fail in any way
             raise ValueError(f"its header is broken ({error})") from error
@@ -134,7 +139,7 @@ def read_array(path: Path) -> np.ndarray:
             raise ValueError(f"it must hold numbers, and holds {dtype}")
         if any(isinstance(n, bool) or n < 0 for n in shape):
             raise ValueError(f"its header announces the shape {shape}")
-        count, left = math.prod(shape), path.stat().st_size - file.tell()
+        count, left = math.prod(shape), size - file.tell()
         if count * dtype.itemsize > left:
             raise ValueError(f"its header announces {dtype} of shape {shape}, and {left} bytes follow")
         return np.fromfile(file, dtype, count).reshape(shape, order="F" if by_columns else "C")

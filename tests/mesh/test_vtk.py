@@ -109,6 +109,12 @@ def test_vtp(tmp_path, encoding, packed, header):
     check(read_mesh(path))
 
 
+def test_points_of_whole_numbers(tmp_path):
+    path = tmp_path / "grid.vtk"
+    path.write_text("# vtk DataFile Version 3.0\nt\nASCII\nDATASET POLYDATA\nPOINTS 2 int\n0 0 0 1 2 3\n")
+    assert read_mesh(path).vertices.dtype == np.float64
+
+
 def test_a_small_vtp_cannot_announce_a_large_array(tmp_path):
     squeezed = zlib.compress(b"\0" * 100)
     head = np.array([1, 2**30, 0, len(squeezed)], "<u4").tobytes()

@@ -45,9 +45,10 @@ def load_all(mesh: Path, sources: Iterable[str | tuple[int, int, int]]) -> list[
         for source in sources:
             path = source if isinstance(source, tuple) else _image_beside(mesh, source)
             if isinstance(path, Path):
-                given += path.stat().st_size
+                data = path.read_bytes()  # of a file, Pillow would take as much room as a chunk announces
+                given += len(data)
                 try:
-                    found.append(stack.enter_context(module.open(path)))
+                    found.append(stack.enter_context(module.open(io.BytesIO(data))))
                 except (OSError, SyntaxError, ValueError, module.DecompressionBombError) as error:
                     raise ValueError(f"its texture cannot be read ({error})") from error
             else:

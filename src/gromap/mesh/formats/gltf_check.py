@@ -22,10 +22,7 @@ def check_scene(path: Path) -> int:
     data = path.read_bytes()
     size = len(data)
     if data[:4] == b"glTF":
-        length = int.from_bytes(data[12:16], "little")
-        if data[16:20] != JSON_CHUNK or length > size - 20:
-            raise ValueError("its header is broken or cut off")
-        data = data[20 : 20 + length]
+        data = _json_chunk(data)
     try:
         scene = json.loads(data.decode("utf-8", errors="replace"))
     except RecursionError as error:
@@ -40,6 +37,19 @@ def check_scene(path: Path) -> int:
     except (AttributeError, TypeError, KeyError, IndexError, OverflowError) as error:
         raise ValueError(f"its header is broken ({type(error).__name__}: {error})") from error
     return size
+
+
+def _json_chunk(data: bytes) -> bytes:
+    """The scene of a GLB file; all chunks end inside of it."""
+    if data[16:20] != JSON_CHUNK:
+        raise ValueError("its header is broken or cut off")
+    at, lengths = 12, []
+    while at < len(data):
+        lengths.append(int.from_bytes(data[at : at + 4], "little"))
+        at += 8 + lengths[-1]
+    if at > len(data):
+        raise ValueError(f"its header is broken or cut off: {at} bytes are announced, and it has {len(data)}")
+    return data[20 : 20 + lengths[0]]
 
 
 def _linked(path: Path, scene: dict[str, Any]) -> int:

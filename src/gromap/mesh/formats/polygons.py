@@ -43,8 +43,8 @@ def steps(offsets: np.ndarray) -> np.ndarray:
 def whole(numbers: Sequence[int]) -> np.ndarray:
     """Python's integers as an array; ValueError for those that no index can be."""
     if numbers and not -(2**62) < min(numbers) <= max(numbers) < 2**62:
-        wrong = min(numbers) if min(numbers) <= -(2**62) else max(numbers)
-        raise ValueError(f"it has {wrong:.3g} where the index of a vertex is expected")
+        digits = len(str(max(map(abs, numbers))))
+        raise ValueError(f"it has a number of {digits} digits where the index of a vertex is expected")
     return np.array(numbers, np.int64)
 
 

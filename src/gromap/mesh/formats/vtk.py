@@ -75,6 +75,7 @@ def _mesh(
 ) -> Mesh:
     faces = corners[fan(counts, len(corners))]
     inside = len(faces) and faces.min() >= 0 and faces.max() < len(points)
+    points = points if points.dtype.kind == "f" else points.astype(np.float64)
     return Mesh(points, faces, colors, uv[faces].astype(np.float64) if uv is not None and inside else None)
 
 
