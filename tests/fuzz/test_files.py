@@ -53,9 +53,9 @@ def read(path: Path) -> bool:
             mesh = read_mesh(path)
     except MeshError as error:
         message = str(error)
-        assert message.startswith(str(path))  # noqa: PT017
-        assert message.endswith(".")  # noqa: PT017
-        assert "\n" not in message  # noqa: PT017
+        assert message.startswith(str(path))
+        assert message.endswith(".")
+        assert "\n" not in message
         return False
     finally:
         peak = tracemalloc.get_traced_memory()[1]
