@@ -17,6 +17,8 @@ from tests.fuzz.effort import ending, tally, tries
 from tests.fuzz.mutations import Edit, damages
 from tests.fuzz.samples import samples
 
+pytest.importorskip("trimesh")  # samples are written when the tests are collected
+
 pytestmark = [
     pytest.mark.filterwarnings("ignore::UserWarning"),
     pytest.mark.filterwarnings("ignore::PIL.Image.DecompressionBombWarning"),
