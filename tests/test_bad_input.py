@@ -62,7 +62,7 @@ CASES = {
     "epsilon in quotes": (lambda: solve(X, Y, epsilon="0.1"), "epsilon must be a number > 0, got '0.1'"),
     "epsilon of a matrix": (lambda: solve(MATRIX, MATRIX, cost="precomputed", epsilon=0), "epsilon must be"),
     "epsilon true": (lambda: solve(X, Y, epsilon=True), "epsilon must be a number > 0, got True"),
-    "epsilon None": (lambda: solve(X, Y, epsilon=None), "epsilon must be a number > 0, got None"),
+    "sharpen": (lambda: solve(X, Y, sharpen="yes"), "sharpen must be True, False, or None"),
     "epsilon of a loss": (lambda: gromap.GromovLoss(epsilon=-1.0), "epsilon must be a finite number > 0, got -1"),
     "epsilon of a loss, NaN": (lambda: gromap.GromovLoss(epsilon=np.nan), "epsilon must be a finite number > 0"),
     "epsilon of a loss, a word": (lambda: gromap.GromovLoss(epsilon="auto"), "epsilon must be a number > 0"),
@@ -180,7 +180,7 @@ SIDES = {  # of which the cost is not CNT
 def test_the_warning_of_a_cost_that_is_not_cnt_names_its_side(case):
     (left, right), cost, names = SIDES[case]
     with pytest.warns(UserWarning, match="not conditionally of negative type") as caught:
-        solve(left, right, cost=cost, epsilon=0.1, init="zero", max_iter=1)
+        solve(left, right, cost=cost, epsilon=0.1, method="cnt", init="zero", max_iter=1)
     assert [str(w.message).split(" is not ")[0] for w in caught] == [f"the cost of {name}" for name in names]
 
 

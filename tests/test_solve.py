@@ -3,6 +3,8 @@ returns."""
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 import torch
@@ -244,9 +246,51 @@ def test_callback_progress_and_seeds(pair, capsys):
 def test_a_cost_that_is_not_cnt_warns_and_names_the_remedy(pair):
     x, y, a, b = pair
     with pytest.warns(UserWarning, match="method='kernel'"):
-        solve(x, y, a, b, cost=gromap.Power(4), epsilon=0.5, max_iter=3)
-    sol = solve(x, y, a, b, cost=gromap.Power(4), epsilon=0.5, max_iter=3, method="kernel", init="zero")
-    assert np.isfinite(sol.value)
+        solve(x, y, a, b, cost=gromap.Power(4), epsilon=0.5, max_iter=3, method="cnt")
+
+
+def test_auto_takes_the_exact_costs_where_an_embedding_would_leave_some_out(pair):
+    x, y, a, b = pair
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert solve(x, y, a, b, cost=gromap.Power(4), epsilon=0.5).stats.method == "kernel"
+    assert solve(x, y, a, b, epsilon=0.5).stats.method == "cnt"
+    with pytest.warns(UserWarning, match="not conditionally of negative type"):  # as asked
+        assert solve(x, y, a, b, cost=gromap.Power(4), epsilon=0.5, dim=3).stats.method == "cnt"
+
+
+def test_a_sharpened_match_has_less_energy_and_no_blur(pair):
+    x, y, a, b = pair
+    blurred, sharp = (solve(x, y, a, b, epsilon=0.02, method="kernel", sharpen=s) for s in (False, True))
+    pi = sharp.plan.dense()
+    assert sharp.converged
+    assert sharp.stats.method == "kernel, conditional-gradient"
+    assert sharp.value_gw < blurred.value_gw
+    assert (pi > 0).sum() <= len(x) + len(y) - 1  # a vertex of the polytope of couplings
+    np.testing.assert_allclose(pi.sum(0), b / b.sum(), atol=1e-6)
+    assert len(sharp.history["energy"]) > len(blurred.history["energy"])
+    assert (np.diff(sharp.history["seconds"]) > 0).all()
+    again = solve(x, y, a, b, epsilon=0.02, method="conditional-gradient", init=sharp)
+    assert again.value_gw == pytest.approx(sharp.value_gw, rel=1e-6)
+
+
+def test_a_callback_that_stops_the_match_stops_before_it_is_sharpened(pair):
+    x, y, a, b = pair
+    seen = []
+    sol = solve(x, y, a, b, epsilon=0.02, sharpen=True, init="zero", callback=lambda e: seen.append(e) or True)
+    assert len(seen) == 1
+    assert sol.status is gromap.Status.STOPPED
+    assert np.isfinite(sol.plan.dense()).all()
+
+
+def test_a_plain_call_with_matrices_ends_sharp():
+    x = np.random.default_rng(0).normal(size=(30, 3))
+    c = np.linalg.norm(x[:, None] - x, axis=-1)
+    sharp = solve(c, c[::-1, ::-1].copy(), cost="precomputed")
+    assert np.array_equal(sharp.plan.dense() > 0, np.eye(30, dtype=bool)[::-1])
+    assert sharp.value_gw == pytest.approx(0, abs=1e-12)
+    for options in ({"epsilon": 1e-3}, {"sharpen": False}, {"method": "cnt"}):
+        assert solve(c, c[::-1, ::-1].copy(), cost="precomputed", **options).stats.method == "cnt"
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -14,6 +14,7 @@ from gromap import _check
 from gromap._space import Space
 from gromap.geometry.indexed_costs import Indexed
 
+EPSILON = 1e-3  # unless given
 LARGE = 3000  # points from which numpy arrays go to a GPU, and "auto" builds a pyramid
 # the least temperature, in rounding errors of the largest energy: scores are up to 20 energies, so
 # that theirs are up to one nat there, beyond which the rows of a plan are anywhere
@@ -59,7 +60,7 @@ class Pair:
         b: Any = None,
         *,
         cost: Any = "euclidean",
-        epsilon: float = 1e-3,
+        epsilon: float = EPSILON,
         scale: str | float | None = "auto",
         dim: Any = "auto",
         device: torch.device | str | None = None,

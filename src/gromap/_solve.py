@@ -6,11 +6,11 @@ from typing import Any
 
 import torch
 
-from gromap._pair import Pair
+from gromap._pair import EPSILON, Pair
 from gromap._progress import Progress
 from gromap._solution import Solution
 from gromap.search.starts import as_start
-from gromap.solvers.choose import as_solver
+from gromap.solvers.choose import as_solver, sharpens
 from gromap.solvers.protocol import Callback, Solver
 from gromap.solvers.run import solve_pair
 
@@ -22,11 +22,12 @@ def solve(
     b: Any = None,
     *,
     cost: Any = "euclidean",
-    epsilon: float = 1e-3,
+    epsilon: float | None = None,
     scale: str | float | None = "auto",
     method: str | Solver = "auto",
     dim: Any = "auto",
     init: Any = "auto",
+    sharpen: bool | None = None,
     max_iter: int | None = None,
     tol: float | None = None,
     seed: int = 0,
@@ -48,16 +49,16 @@ def solve(
     cost
         A name, a `Cost`, a function of two point tensors, or a pair of them for X and for Y.
     epsilon
-        Temperature, in units of the scaled costs, squared.
+        Temperature, in units of the scaled costs, squared; None is 1e-3.
     scale
         What costs are divided by. "each": each by its own unit, `Space.scale`, so that nine tenths
         of the mass have radius 1; "joint": both by the larger unit; "radius": each so that all
         points do, as in the paper; a number: both by it; None: taken as given. "auto" is "each".
     method
         "cnt", "kernel", "multiscale", or a solver object with options; "auto" is "multiscale"
-        from 3000 points, or "cnt". Those before: "entropic", "lowrank-cost", "lowrank", "sampled",
-        "dual", "proximal", "proximal-kernel", "conditional-gradient". One epsilon means the same
-        for all that have an entropy.
+        from 3000 points, "kernel" for costs that are not CNT, or "cnt". Those before: "entropic",
+        "lowrank-cost", "lowrank", "sampled", "dual", "proximal", "proximal-kernel",
+        "conditional-gradient". One epsilon means the same for all that have an entropy.
     dim
         Axes of the embedding, a share of variance in (0, 1), or a pair; "auto": all that count
         up to 512 points, beyond that at least 20, and up to 128 until they explain 80 % of the
@@ -66,6 +67,10 @@ def solve(
         "auto" or `Search(...)` (a global search on coarse clouds), "zero", "random",
         `landmarks(pairs)`, a (D, E) matrix, an (N, M) plan, a map of N integers, an earlier
         `Solution`.
+    sharpen
+        Whether to go on from the match to a coupling without blur, of lower `value_gw`, by
+        "conditional-gradient": up to a few thousand points. None: between matrices of up to
+        1000 points, where neither epsilon nor a method is given and POT is installed.
     max_iter, tol
         Outer steps (100), and the change of energy below which the loop stops (1e-5, in
         units of the scaled costs, squared); None = those of the method.
@@ -102,8 +107,10 @@ def solve(
     >>> bool((sol.map() == np.arange(100)[::-1]).mean() > 0.95)
     True
     """
-    pair = Pair.of(X, Y, a, b, cost=cost, epsilon=epsilon, scale=scale, dim=dim, device=device, seed=seed)
-    solver = as_solver(method, pair, max_iter, tol)
+    eps = EPSILON if epsilon is None else epsilon
+    pair = Pair.of(X, Y, a, b, cost=cost, epsilon=eps, scale=scale, dim=dim, device=device, seed=seed)
+    plain = epsilon is None and isinstance(method, str) and method == "auto"
+    solver = as_solver(method, pair, max_iter, tol, sharpens(sharpen, pair, plain))
     solver.check(pair)
     start = as_start(init, pair, solver.name)
     return solve_pair(pair, solver, start, callback, Progress() if progress else None)

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from gromap.mesh.embedding import MeshEmbedding
     from gromap.mesh.mesh import Mesh
 
+NOT_CNT = 0.01  # share of the spectrum that is negative, from which a cost is not CNT
 KERNEL_PCA_POINTS = 4096  # up to this many points `embedding="auto"` is exact kernel PCA
 # and up to this many it refines Nyström by a sweep over all pairs: spectra right to 3e-6, not 4e-4
 REFINED_POINTS = 50_000
@@ -101,7 +102,7 @@ class Space:
         _check_cost(self.cost, points, name)
         like = torch.empty(0, dtype=dtype, device=points.device)
         self.measure = Measure(points, _check.weights(a, len(points), "b" if name == "Y" else "a", name, like))
-        self.dim, self._chosen = _check.dimension(dim, len(points), name), not _check.is_auto(dim)
+        self.dim, self.axes_given = _check.dimension(dim, len(points), name), not _check.is_auto(dim)
         if isinstance(embedding, str):
             _check.choice(embedding, ["auto"], "embedding")
             n = len(points)
@@ -232,6 +233,11 @@ class Space:
         with self._all_finite():
             return negative_mass(self.cost, self.measure)
 
+    @property
+    def is_cnt(self) -> bool:
+        """Whether the cost is conditionally of negative type, but for a hundredth."""
+        return self.cost.cnt or self.negative_mass <= NOT_CNT
+
     @cached_property
     def scale(self) -> float:
         """The unit of the cost: r^p for |x - x'|^p and the radius r that holds nine tenths of the
@@ -301,13 +307,13 @@ class Space:
         if self.cost.cnt:
             return
         name = side if self.name in UNNAMED else self.name
-        if self._chosen and isinstance(self.dim, int) and self.embedding.missing:
+        if self.axes_given and isinstance(self.dim, int) and self.embedding.missing:
             most = self.dim - self.embedding.missing
             raise ValueError(
                 f"dim = {self.dim} axes for {name}, but the cost is not conditionally of negative type, and all of its "
                 f"eigenvalues but {most} are negative: choose dim <= {most}, 'auto', or a share such as 0.99."
             )
-        if self.negative_mass > 0.01:
+        if not self.is_cnt:
             _check.warn(
                 f"the cost of {name} is not conditionally of negative type: {self.negative_mass:.1%} of its "
                 "spectrum is negative and was left out of the embedding. The match minimizes a different cost; use "
