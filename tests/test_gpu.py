@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import numpy as np
 import pytest
 import torch
@@ -9,7 +11,8 @@ import torch
 from gromap import CntGW, Gaussian, GromovLoss, KernelGW, Loop, Power, Sinkhorn, solve
 from gromap.datasets import humans
 from gromap.solvers.objective import lifted_score
-from gromap.transport import Grid, LowRank, split_cells
+from gromap.transport import Dense, Grid, LowRank, split_cells
+from gromap.transport.cuda_graph import StepGraph
 from gromap.transport.sinkhorn import Potentials, half_step, sinkhorn
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")]
@@ -38,6 +41,33 @@ def test_standard_steps_are_replayed_on_the_gpu(method):
     here, there = (solve(x.to(d), y.to(d), method=method, epsilon=5e-3, init="zero") for d in ("cpu", "cuda"))
     assert there.stats.engine == "triton"
     assert there.value == pytest.approx(here.value, rel=2e-3)
+
+
+def test_a_collection_of_garbage_does_not_end_a_capture():
+    """An older graph in a cycle is freed whenever Python collects, and CUDA forbids that while
+    another is captured."""
+
+    def double(score, state):
+        waste = [[] for _ in range(1000)]  # sets off a collection
+        return (score.matrix * state[0] * len(waste) / 1000,)
+
+    def captured():
+        score, state = Dense(torch.full((2,), 2.0, device="cuda")), (torch.ones(2, device="cuda"),)
+        steps = StepGraph().steps(double, score, state, worth=True)
+        return steps(state, 3)[0].tolist(), steps
+
+    before = gc.get_threshold()
+    gc.set_threshold(1, 1, 1)
+    try:
+        for _ in range(5):
+            result, steps = captured()
+            assert result == [8.0, 8.0]
+            cycle = [steps]
+            cycle.append(cycle)
+            del steps, cycle
+    finally:
+        gc.set_threshold(*before)
+    assert gc.isenabled()
 
 
 def test_twenty_thousand_points_on_the_gpu():

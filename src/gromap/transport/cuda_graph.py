@@ -3,7 +3,9 @@ launches from Python."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import gc
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from functools import partial
 
 import torch
@@ -70,7 +72,7 @@ def _capture(advance: Advance, score: Score, state: State) -> Callable[[State], 
         graph, own = torch.cuda.CUDAGraph(), tuple(t.clone() for t in state)
         here, aside = torch.cuda.current_stream(), torch.cuda.Stream()
         aside.wait_stream(here)
-        with torch.cuda.stream(aside):
+        with _no_collection(), torch.cuda.stream(aside):
             graph.capture_begin(capture_error_mode="thread_local")
             try:
                 for t, new in zip(own, advance(score, own), strict=True):
@@ -88,6 +90,19 @@ def _capture(advance: Advance, score: Score, state: State) -> Callable[[State], 
         return own
 
     return replay
+
+
+@contextmanager
+def _no_collection() -> Generator[None]:
+    """Keep Python from freeing an older graph that waits in a cycle: CUDA forbids it during a
+    capture, which then fails."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def _rewrite(own: Score, new: Score) -> bool:
