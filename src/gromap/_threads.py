@@ -1,36 +1,52 @@
-"""Threads to the size of the work: torch's threads spin, and on tiny operations they only wait.
+"""Threads to the size of the work, whatever else the machine does.
 
-Between 80 points two threads save nothing on an idle machine (1.0 s for 1.0 s on 2 cores), and on
-one where two other processes run they take 22 s for the 1.6 s of one thread.
+The threads of torch spin where they wait for each other, and they wait at the end of every
+operation: on a machine with another busy process 300 points took 15 s in two threads for the 0.4 s
+of one. So solves run on one thread of torch, and
+
+    side_by_side(work, parts)    runs independent parts, of some milliseconds each, on threads of
+                                 our own, which sleep where they wait
+    all_threads()                is for single large operations: products of matrices, eigenvectors
+
+Both use as many threads as torch did outside.
 """
 
 from __future__ import annotations
 
+import os
 import threading
-from collections.abc import Generator
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext
+from typing import TypeVar
 
 import torch
 
-SMALL_PAIRS = 1 << 16  # pairs of points up to which one thread is as fast as several
+P = TypeVar("P")
+R = TypeVar("R")
+
+SMALL_PAIRS = 1 << 16  # pairs of points up to which one thread is as fast as several, for their embeddings too
 
 _lock = threading.Lock()
-_inside = 0  # how many threads of Python are in a block of small work
+_inside = 0  # how many threads of Python are in a block of one thread
 _outside = 0  # what torch used before the first of them came
+_pool: ThreadPoolExecutor | None = None
+
+
+def allowed() -> int:
+    """Threads that work may take: those of torch, outside of `one_thread`."""
+    return _outside if _inside else torch.get_num_threads()
 
 
 @contextmanager
-def threads_for(pairs: int) -> Generator[None]:
-    """One thread of torch for work between so few points; else as many as there were.
+def one_thread() -> Generator[None]:
+    """One thread of torch, until all such blocks are left.
 
-    >>> with threads_for(100):
+    >>> with one_thread():
     ...     torch.get_num_threads()
     1
     """
     global _inside, _outside
-    if pairs > SMALL_PAIRS:
-        yield
-        return
     with _lock:
         _outside = torch.get_num_threads() if _inside == 0 else _outside
         _inside += 1
@@ -41,3 +57,60 @@ def threads_for(pairs: int) -> Generator[None]:
         with _lock:
             _inside -= 1
             torch.set_num_threads(_outside)
+
+
+@contextmanager
+def threads_for(pairs: int) -> Generator[None]:
+    """One thread for all work between so few points; else as many as there were."""
+    with one_thread() if pairs <= SMALL_PAIRS else nullcontext():
+        yield
+
+
+@contextmanager
+def all_threads() -> Generator[None]:
+    """All threads of torch again, inside of `one_thread`."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(allowed())
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def side_by_side(work: Callable[[P], R], parts: Sequence[P]) -> list[R]:
+    """The results of `work` for each part, in their order; several parts at once, each on one
+    thread of torch.
+
+    >>> side_by_side(abs, [1, -2, 3])
+    [1, 2, 3]
+    """
+    if len(parts) < 2 or allowed() < 2:
+        return [work(part) for part in parts]
+    grad, inference = torch.is_grad_enabled(), torch.is_inference_mode_enabled()
+
+    def alone(part: P) -> R:
+        torch.set_num_threads(1)
+        with torch.inference_mode(inference), torch.set_grad_enabled(grad):
+            return work(part)
+
+    with one_thread():
+        others = [_workers().submit(alone, part) for part in parts[1:]]
+        return [work(parts[0]), *(other.result() for other in others)]
+
+
+def _workers() -> ThreadPoolExecutor:
+    global _pool
+    with _lock:
+        if _pool is None:
+            _pool = ThreadPoolExecutor(max(1, (os.cpu_count() or 1) - 1), thread_name_prefix="gromap")
+        return _pool
+
+
+def _forget_workers() -> None:
+    """A child process has none of its parent's threads."""
+    global _pool, _lock
+    _pool, _lock = None, threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_workers)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from gromap._threads import all_threads
 from gromap._torch import norm
 from gromap.transport import LowRank, split_cells
 from gromap.transport.backend import fused_for
@@ -145,7 +146,8 @@ def _nearest(x: Tensor, centers: Tensor) -> Tensor:
     """The same for points around the origin, of size one."""
     bias = -0.5 * centers.square().sum(-1)
     if len(x) * len(centers) <= DENSE_PAIRS:
-        return torch.addmm(bias, x, centers.mT).argmax(1)
+        with all_threads():
+            return torch.addmm(bias, x, centers.mT).argmax(1)
     return LowRank(x, centers).argmax(bias)
 
 

@@ -24,7 +24,7 @@ from gromap._pair import LARGE, Pair, spaces_of
 from gromap._plan import Plan
 from gromap._solution import Status
 from gromap._space import Space
-from gromap._threads import threads_for
+from gromap._threads import one_thread, threads_for
 from gromap._torch import svd
 from gromap.geometry.costs import as_cost
 from gromap.geometry.indexed_costs import Indexed
@@ -240,7 +240,8 @@ def _solve(pair: Pair, solver: Solver, old: SolvedPair | None, start: Start) -> 
         if old is not None and _near(old.pair.x, pair.x) and _near(old.pair.y, pair.y):
             start = LastCall(old)
         problem = solver.problem(pair)
-        return solved(pair, problem, solver.run(problem, start), solver.loop)
+        with one_thread():
+            return solved(pair, problem, solver.run(problem, start), solver.loop)
 
 
 def _lower(cross: SolvedPair, own: SolvedPair, side: int, solver: Solver) -> SolvedPair:
@@ -248,7 +249,8 @@ def _lower(cross: SolvedPair, own: SolvedPair, side: int, solver: Solver) -> Sol
     (Thm. cnt_sgw_properties)."""
     u, s, vt = svd(cross.problem.matrix(cross.gamma, cross.plan).double(), full_matrices=False)
     axes = u if side == 0 else vt.mT
-    other = solved(own.pair, own.problem, solver.run(own.problem, Identity(axes * s @ axes.mT)), solver.loop)
+    with one_thread():
+        other = solved(own.pair, own.problem, solver.run(own.problem, Identity(axes * s @ axes.mT)), solver.loop)
     return other if other.value < own.value else own
 
 

@@ -23,6 +23,7 @@ from gromap._pair import Pair
 from gromap._plan import Plan
 from gromap._solution import Solution
 from gromap._stored import ANY, Stored
+from gromap._threads import one_thread
 from gromap._torch import norm, split, svd
 from gromap.search.descent import SAME_GAMMA, axis_units, descend, distinct
 from gromap.search.proposals import random_starts, sign_flips
@@ -232,10 +233,11 @@ def landscape(
     coarse = solver.problem(pair).coarser(points, points)
     tol = Loop.tol * coarse.unit
     gamma = torch.cat([sign_flips(*coarse.spread), random_starts(*coarse.spread, starts, seed)])[:starts]
-    parts = [descend(coarse, part, ROUGHLY * tol) for part in split(gamma, BATCH)]
-    gamma, energy, count = (torch.cat(z) for z in zip(*((m.gamma, m.energy, m.count) for m in parts), strict=True))
-    pick, count = distinct(gamma / axis_units(coarse), energy, count, SAME_GAMMA)
-    found = descend(coarse, gamma[pick], tol, count=count, sinkhorn_steps=51, rounds=20)
+    with one_thread():
+        parts = [descend(coarse, part, ROUGHLY * tol) for part in split(gamma, BATCH)]
+        gamma, energy, count = (torch.cat(z) for z in zip(*((m.gamma, m.energy, m.count) for m in parts), strict=True))
+        pick, count = distinct(gamma / axis_units(coarse), energy, count, SAME_GAMMA)
+        found = descend(coarse, gamma[pick], tol, count=count, sinkhorn_steps=51, rounds=20)
     continuous = len(found) > max(LISTED, starts // 3)
     if continuous:
         found = found.take(list(range(LISTED)))

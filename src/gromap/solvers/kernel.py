@@ -16,6 +16,7 @@ from torch import Tensor
 
 from gromap._pair import Pair
 from gromap._plan import Plan
+from gromap._threads import all_threads
 from gromap.geometry.embedding import kernel_matrix
 from gromap.solvers.cnt import CntProblem, embedded_problem, map_of_plan
 from gromap.solvers.loop import AlternatingSolver
@@ -90,7 +91,8 @@ class KernelProblem(Bilinear):
         return Operator(left @ gamma.to(left.dtype) @ right.mT, gamma.double().square().sum(), None)
 
     def operator(self, pi: Tensor) -> Operator:
-        image = self.kx @ pi @ self.ky
+        with all_threads():
+            image = self.kx @ pi @ self.ky
         return Operator(image, total(pi * image), pi)
 
     def score(self, gamma: Operator) -> Dense:

@@ -18,7 +18,7 @@ from gromap._plan import Plan
 from gromap._progress import Event, Progress
 from gromap._solution import Solution, State, Status
 from gromap._stats import Stats
-from gromap._threads import threads_for
+from gromap._threads import one_thread, threads_for
 from gromap.solvers.cnt import map_of_plan
 from gromap.solvers.protocol import Callback, Loop, Outcome, Problem, Solver, Start
 from gromap.transport.sinkhorn import half_step
@@ -46,10 +46,11 @@ def solve_pair(
                 show(event)
             return callback(event) if callback is not None else None
 
-        outcome = solver.run(problem, start, watch)
-        clock.append(time.perf_counter() - outcome.events[-1].seconds)
-        plan = finish(problem, outcome, pair.numpy)
-        solution = _solution(pair, solver, problem, outcome, plan)
+        with one_thread():
+            outcome = solver.run(problem, start, watch)
+            clock.append(time.perf_counter() - outcome.events[-1].seconds)
+            plan = finish(problem, outcome, pair.numpy)
+            solution = _solution(pair, solver, problem, outcome, plan)
         clock.append(time.perf_counter())
         if show:
             show.close()

@@ -6,7 +6,7 @@ Float32 scores on a CUDA device go to the fused kernels of triton.py, all others
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -201,13 +201,17 @@ class _Listed(Blocks):
     def shape(self) -> torch.Size:
         return self.ordered.shape
 
-    def blocks(self, u: Tensor | None, v: Tensor | None) -> Iterator[Block]:
+    def parts(self, u: Tensor | None, v: Tensor | None) -> list[Iterator[Block]]:
         q, k = (z[0] for z in self.ordered.biased(*self.ordered.biases(u, v)))
-        (n, m), (tall, wide) = self.shape, self.found.sizes
+        starts = tolist(self.found.by_row.starts)
+        cells = list(enumerate(itertools.pairwise(starts)))
+        return [self._blocks(q, k, part) for part in tiles.shared(cells, q)]
+
+    def _blocks(self, q: Tensor, k: Tensor, cells: Sequence[tuple[int, tuple[int, int]]]) -> Iterator[Block]:
+        (n, m), (tall, wide), items = self.shape, self.found.sizes, self.found.by_row.items
         most = max(1, tiles.CPU_TILE_BYTES // (tall * q.element_size()))
-        starts, items = tolist(self.found.by_row.starts), self.found.by_row.items
         within = torch.arange(wide, device=q.device)
-        for cell, (begin, end) in enumerate(itertools.pairwise(starts)):
+        for cell, (begin, end) in cells:
             i = slice(cell * tall, min(n, (cell + 1) * tall))
             points = (items[begin:end, None].long() * wide + within).view(-1)
             for j in split(points, most) if end > begin else ():

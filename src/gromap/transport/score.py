@@ -66,7 +66,7 @@ class Score(Blocks):
     def batch(self) -> torch.Size:
         return self.shape[:-2]
 
-    def blocks(self, u: Tensor | None, v: Tensor | None) -> Iterator[Block]:
+    def parts(self, u: Tensor | None, v: Tensor | None) -> list[Iterator[Block]]:
         *_, n, m = self.shape
         u, v = self.biases(u, v)
         return tiles.walk(len(u), n, m, self.like, self.fill(u, v))
