@@ -18,20 +18,24 @@ energy, which serve at any temperature.
 from __future__ import annotations
 
 import math
+from functools import reduce
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from gromap._threads import allowed, side_by_side
 from gromap._torch import eigh, norm, untyped
 from gromap.search.budget import SearchBudget
 from gromap.search.descent import distinct
 from gromap.solvers.cnt import CntProblem
 from gromap.solvers.objective import quartic
-from gromap.transport.tiles import LOG2E
+from gromap.transport.backend import fused_for
+from gromap.transport.tiles import LOG2E, cuts
 
 FARTHEST = 80.0  # nats that a potential moves in one outer step, at most: its exponential is a float32
 FEW_AXES = 20  # that are never too many
+PART_ENTRIES = 1 << 16  # of the plans of a batch from which a second thread pays
 LOOK = 5  # Sinkhorn steps between two looks at the marginals
 
 
@@ -82,6 +86,11 @@ class SmallPair:
         self.axes = unit.clamp(min=max(1e-6 * float(unit.max()), 1e-30))
 
     @property
+    def fused(self) -> bool:
+        """Whether a batch of starts takes about as long as one."""
+        return fused_for(self.x)
+
+    @property
     def cut(self) -> bool:
         """Whether axes of the problem were left out."""
         return self.turn_x is not None or self.turn_y is not None
@@ -112,9 +121,19 @@ class SmallPair:
         u, v, moved = self._sinkhorn(plan, steps, tol)
         g = g + eps[:, None] * moved[:, 0]
         if not rank:
-            return Cooled(self.x.mT @ (u.mT * torch.bmm(plan, v.mT * self.y)), g, self.a.new_zeros(0))
+            return Cooled(self._map(plan, u, v), g, self.a.new_zeros(0))
         f = u[:, 0].log() - (top + total.log2())[..., 0] / LOG2E
         return self._coupling(plan, u, v, f, g, gamma, eps)
+
+    def matched(self, score: Tensor, steps: int, tol: float) -> Tensor:
+        """The linear maps of the plans that scores in nats lead to.  (B, N, M) to (B, D, E)"""
+        plan = torch.softmax(score + self.log_b, -1) * self.a[:, None]
+        u, v, _ = self._sinkhorn(plan, steps, tol)
+        return self._map(plan, u, v)
+
+    def _map(self, plan: Tensor, u: Tensor, v: Tensor) -> Tensor:
+        """Xᵀ diag(u) π diag(v) Y.  (B, D, E)"""
+        return self.x.mT @ (u.mT * torch.bmm(plan, v.mT * self.y))
 
     def _sinkhorn(self, plan: Tensor, steps: int, tol: float) -> tuple[Tensor, Tensor, Tensor]:
         """Scalings u of rows and v of columns, and log v: rows are exact, columns as well as so
@@ -123,6 +142,12 @@ class SmallPair:
         Each step is one of the ascent of the semi-dual in log v, with Nesterov's momentum, which a
         start loses where a step opposes it.
         """
+        if fused_for(plan):
+            from gromap.search import anneal_kernel
+
+            if anneal_kernel.serves(plan):
+                u, log_v = anneal_kernel.scale(plan, self.a, self.b, steps, tol, LOOK, FARTHEST, self.tiny)
+                return u[:, None], log_v.exp()[:, None], log_v[:, None]
         across = plan.mT
         old = ahead = plan.new_zeros(len(plan), 1, len(self.b))
         n, error = 0, math.inf
@@ -173,20 +198,33 @@ class SmallPair:
         """Each start from a temperature of its own, in shares of `heat`, down to eps, and some
         steps there.  hot: (B,)"""
         hot = (self.heat * hot.to(gamma)).clamp(min=eps)
+        g = gamma.new_zeros(len(gamma), len(self.b)) if g is None else g
         rungs = max(1, math.ceil(math.log(max(float(hot.max()) / eps, 1.0)) / math.log(budget.cooling) - 1e-9))
-        here = Cooled(gamma, gamma.new_zeros(len(gamma), len(self.b)) if g is None else g, gamma.new_zeros(0))
-        last = rungs + budget.settling
-        for k in range(last + 1):
-            now = eps * (hot / eps) ** max(0.0, 1 - k / rungs)
-            here = self.step(here.gamma, here.g, now, budget.sinkhorn_steps, budget.marginal_tol, k == last)
-        return here
+
+        def down(some: slice) -> Cooled:
+            here, last = Cooled(gamma[some], g[some], gamma.new_zeros(0)), rungs + budget.settling
+            for k in range(last + 1):
+                now = eps * (hot[some] / eps) ** max(0.0, 1 - k / rungs)
+                here = self.step(here.gamma, here.g, now, budget.sinkhorn_steps, budget.marginal_tol, k == last)
+            return here
+
+        return reduce(Cooled.join, side_by_side(down, self._parts(len(gamma))))
+
+    def _parts(self, batch: int) -> list[slice]:
+        """The starts of a batch in parts, one for each thread that pays."""
+        threads = 1 if self.x.is_cuda else min(allowed(), batch * len(self.a) * len(self.b) // PART_ENTRIES)
+        return cuts(batch, max(1, min(threads, batch)))
 
     def ranked(self, found: Cooled, eps: float, budget: SearchBudget, keep: int) -> Cooled:
         """The lowest distinct ones, with their marginals met."""
         some = self.distinct(found, budget)[: 2 * keep]
         found = found.take(some)
         at = found.gamma.new_full((len(found.gamma),), eps)
-        found = self.step(found.gamma, found.g, at, budget.ranking_steps, budget.ranking_tol)
+
+        def meet(some: slice) -> Cooled:
+            return self.step(found.gamma[some], found.g[some], at[some], budget.ranking_steps, budget.ranking_tol)
+
+        found = reduce(Cooled.join, side_by_side(meet, self._parts(len(at))))
         return found.take(self.distinct(found, budget)[:keep])
 
     def distinct(self, found: Cooled, budget: SearchBudget) -> Tensor:
@@ -224,7 +262,7 @@ def _leading_axes(z: Tensor, weights: Tensor, share: float) -> tuple[Tensor | No
     axes than points. None: those that they are in.  (D, K) and (N, K)"""
     if z.shape[1] <= min(FEW_AXES, len(z)):
         return None, z
-    theta, turn = (t.flip(-1) for t in eigh(z.mT @ (weights[:, None] * z)))
+    theta, turn = (t.flip(-1).to(z.device) for t in eigh((z.mT @ (weights[:, None] * z)).cpu()))
     held = theta.cumsum(0) / theta.sum().clamp(min=1e-300)
     keep = min(len(z), z.shape[1], 1 + int((held < share - 1e-12).sum()))
     if keep == z.shape[1]:

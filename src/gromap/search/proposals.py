@@ -10,8 +10,6 @@ import torch
 from torch import Tensor
 
 from gromap.geometry.measure import own_generator
-from gromap.transport import Dense
-from gromap.transport.sinkhorn import Potentials, Sinkhorn, half_step, sinkhorn
 
 QUANTILES = 32  # of the costs between a point and all others
 
@@ -36,18 +34,12 @@ def random_starts(sx: Tensor, sy: Tensor, count: int, seed: int) -> Tensor:
     return (2 * draw - 1).to(sx) * sx[:, None] * sy
 
 
-def profile_starts(x: Tensor, y: Tensor, a: Tensor, b: Tensor, blurs: Sequence[float]) -> Tensor:
-    """Points matched by their costs to all others, sorted, at some temperatures over the mean gap:
-    the coupling of Mémoli's third lower bound.  (len(blurs), D, E)"""
+def profile_scores(x: Tensor, y: Tensor, a: Tensor, b: Tensor, blurs: Sequence[float]) -> Tensor:
+    """How alike the costs of two points to all others are, sorted, in nats at some temperatures
+    over the mean gap: Mémoli's third lower bound matches points by them.  (len(blurs), N, M)"""
     gap = torch.cdist(_profiles(x, a), _profiles(y, b)).square()
     mean = float(a @ gap @ b)
-    score = Dense(torch.stack([-gap / max(blur * mean, 1e-30) for blur in blurs]))
-    log_a, log_b = a.log(), b.log()
-    zero = Potentials(a.new_zeros(len(blurs), len(a)), b.new_zeros(len(blurs), len(b)))
-    zero = Potentials(half_step(score, log_b, zero.g), zero.g)
-    end = sinkhorn(score, log_a, log_b, zero, Sinkhorn(25, tol=1e-2))
-    u, v = half_step(score, log_b, end.g) + log_a, end.g + log_b
-    return x.mT @ score.apply(u, v, y)
+    return torch.stack([-gap / max(blur * mean, 1e-30) for blur in blurs])
 
 
 def _profiles(x: Tensor, a: Tensor) -> Tensor:

@@ -8,7 +8,8 @@ batch on coarse clouds (anneal.py):
        matched by their sorted distances to all others (Mémoli's third lower bound); random Γ
     2  all of them cool down, random ones from temperatures of their own
     3  the best distinct minima are reheated and cool down again
-    4  further rounds of random starts, until several have come to the lowest minimum
+    4  further rounds of random starts, until several have come to the lowest minimum; on a GPU,
+       where a batch takes as long as one, all of them at once
     5  the best on finer clouds; those that stay close to the lowest, on still finer ones
     6  down to the temperature asked for, and those that are close to a tie on the points
 
@@ -26,11 +27,10 @@ from torch import Tensor
 
 from gromap import _check
 from gromap._solution import Interrupted, State
-from gromap._threads import threads_for
 from gromap.search.anneal import Cooled, SmallPair
 from gromap.search.budget import SearchBudget
 from gromap.search.chirality import handedness
-from gromap.search.proposals import profile_starts, random_starts, sign_flips
+from gromap.search.proposals import profile_scores, random_starts, sign_flips
 from gromap.search.start_plan import start_plan
 from gromap.solvers.cnt import CntProblem
 from gromap.solvers.loop import alternate
@@ -105,8 +105,7 @@ def best_start(
     floor = min(budget.floor, budget.critical_floor * pair.critical) * pair.heat
     eps = max(problem.eps / pair.unit, floor) * pair.unit
     try:
-        with threads_for(len(here.a) * len(here.b)):
-            found, count = hunt(pair, eps / pair.unit, seed, search)  # 1 to 4
+        found, count = hunt(pair, eps / pair.unit, seed, search)  # 1 to 4
         minima = _minima(pair, found, count, eps)
         for k, (points, gap) in enumerate(budget.finer):  # 5
             if (here is not problem or pair.cut) and (len(minima) > 1 or k == 0):
@@ -129,8 +128,9 @@ def hunt(pair: SmallPair, eps: float, seed: int, search: Search) -> tuple[Cooled
     budget, spread = search.budget, pair.problem.spread
     low, high = min(budget.heats[0], pair.critical), budget.heats[1]
     ends, found, count = None, None, torch.zeros(1)
-    for k in range(max(1, budget.rounds)):
-        starts = pair.units(random_starts(*spread, search.starts, seed + 1000 * k))
+    rounds, each = (1, search.starts * budget.rounds) if pair.fused else (budget.rounds, search.starts)
+    for k in range(max(1, rounds)):
+        starts = pair.units(random_starts(*spread, each, seed + 1000 * k))
         hot = low * (high / low) ** torch.linspace(0, 1, len(starts))
         if k == 0:
             others, heats = first_starts(pair, budget)
@@ -156,7 +156,8 @@ def first_starts(pair: SmallPair, budget: SearchBudget) -> tuple[Tensor, Tensor]
     """Γ = 0 and matched profiles, and the temperatures that they cool from: once slowly, and once
     as they are.  (S, D, E), (S,)"""
     zero = pair.x.new_zeros(1, pair.x.shape[1], pair.y.shape[1])
-    known = torch.cat([zero, profile_starts(pair.x, pair.y, pair.a, pair.b, budget.blurs)])
+    alike = profile_scores(pair.x, pair.y, pair.a, pair.b, budget.blurs)
+    known = torch.cat([zero, pair.matched(alike, budget.sinkhorn_steps, budget.marginal_tol)])
     middle = budget.heat * min(budget.heats[0], pair.critical)
     hot = [budget.heats[1], *[middle] * len(known), *[0.0] * len(known)]
     return torch.cat([zero, known, known]), torch.tensor(hot)
