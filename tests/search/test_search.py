@@ -1,4 +1,4 @@
-"""The global search: starts, merging, hops, landmarks; what `init=` takes; and the landscape."""
+"""The global search: starts, merging, shaking, landmarks; what `init=` takes; and the landscape."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ import pytest
 import torch
 
 import gromap
-from gromap import CntGW, Landscape, Loop, Search, Sinkhorn, Space, landmarks, landscape, solve
+from gromap import CntGW, Landscape, Loop, Search, SearchBudget, Sinkhorn, Space, landmarks, landscape, solve
 from gromap._pair import Pair
 from gromap.datasets import humans
+from gromap.search.anneal import SmallPair
 from gromap.search.descent import SAME_GAMMA, descend, merge
 from gromap.search.landscape import objective
 from gromap.search.proposals import profile_scores, random_starts, sign_flips
-from gromap.search.search import best_start
+from gromap.search.search import best_start, hunt
 from gromap.solvers.loop import alternate
 from gromap.solvers.protocol import Begin
 from gromap.transport.sinkhorn import Potentials
@@ -85,6 +86,22 @@ def test_profiles_match_the_points_of_a_copy():
     score = profile_scores(x, y, a, a[order], [1e-4])[0]
     gamma = x.mT @ (torch.softmax(score, 1) * a[:, None]) @ y
     torch.testing.assert_close(gamma, x.mT @ (a[:, None] * y[truth]), rtol=1e-3, atol=1e-3)
+
+
+def test_shaking_finds_what_starts_that_agree_have_missed():
+    """Two samples on a sphere in 20 dimensions, which have minima without number."""
+    gaps = []
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        x, y = (z / np.linalg.norm(z, axis=1, keepdims=True) for z in rng.normal(size=(2, 40, 20)))
+        p = CntGW().problem(Pair.of(x, y, cost="spherical", epsilon=1e-3))
+        pair = SmallPair(p, torch.float32)
+        still, shaken = (hunt(pair, p.eps / pair.unit, 0, Search(budget=SearchBudget(rounds=r))) for r in (0, 12))
+        gaps.append(float(still[0].value[0] / shaken[0].value[0]) - 1)
+    assert min(gaps) >= 0
+    assert sum(gaps) > 0.04
+    assert SearchBudget().rounds_of(False, 10**9) == 2
+    assert SearchBudget().rounds_of(True, 10**9) == SearchBudget().rounds
 
 
 def test_auto_finds_the_best_of_many_random_starts(people):

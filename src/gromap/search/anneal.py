@@ -227,6 +227,23 @@ class SmallPair:
         found = reduce(Cooled.join, side_by_side(meet, self._parts(len(at))))
         return found.take(self.distinct(found, budget)[:keep])
 
+    def shaken(
+        self, found: Cooled, count: int, noises: tuple[float, ...], generator: torch.Generator
+    ) -> tuple[Tensor, Tensor]:
+        """Some minima in turn, with noise of these shares of them, and which they were.
+        (count, D, E), (count,)"""
+        turn = torch.arange(count)
+        parents = (turn % len(found.gamma)).to(found.gamma.device)
+        share = torch.tensor(noises)[turn // len(found.gamma) % len(noises)][:, None, None]
+        gamma, noise = found.gamma[parents], torch.randn(count, *self.axes.shape, generator=generator)
+        noise = (share * noise).to(gamma) * self.axes.square().to(gamma)  # as large as entries of Γ can be
+        size = gamma.square().sum((-2, -1), keepdim=True).sqrt() / norm(self.axes.square())
+        return gamma + size.to(gamma) * noise, parents
+
+    def best(self, found: Cooled, budget: SearchBudget) -> Cooled:
+        """The lowest distinct ones."""
+        return found.take(self.distinct(found, budget)[: budget.kept])
+
     def distinct(self, found: Cooled, budget: SearchBudget) -> Tensor:
         """The indices of distinct Γ, the lowest first.  (K,)"""
         each = torch.ones_like(found.value)

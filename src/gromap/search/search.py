@@ -7,11 +7,10 @@ batch on coarse clouds (anneal.py):
     1  Γ = 0; diag(±σ) on the leading axes, σ_d the largest correlation of both d-th axes; points
        matched by their sorted distances to all others (Mémoli's third lower bound); random Γ
     2  all of them cool down, random ones from temperatures of their own
-    3  the best distinct minima are reheated and cool down again
-    4  further rounds of random starts, until several have come to the lowest minimum; on a GPU,
-       where a batch takes as long as one, all of them at once
-    5  the best on finer clouds; those that stay close to the lowest, on still finer ones
-    6  down to the temperature asked for, and those that are close to a tie on the points
+    3  in rounds, the best minima are shaken, heated and cool down again, until some rounds have
+       found nothing lower
+    4  the best on finer clouds; those that stay close to the lowest, on still finer ones
+    5  down to the temperature asked for, and those that are close to a tie on the points
 
 Values are those of couplings with exact marginals. How many points, starts and steps each line
 takes is in budget.py.
@@ -27,6 +26,7 @@ from torch import Tensor
 
 from gromap import _check
 from gromap._solution import Interrupted, State
+from gromap.geometry.measure import own_generator
 from gromap.search.anneal import Cooled, SmallPair
 from gromap.search.budget import SearchBudget
 from gromap.search.chirality import handedness
@@ -53,10 +53,9 @@ Hand = Callable[[CntProblem, Tensor, Potentials], float]
 class Search:
     """Options of the global search: `init="auto"` is `init=Search()`.
 
-    starts: random Γ of a round, beside the others; at most four rounds are run, and one where
-    several starts come to the lowest minimum.  chirality: among minima within 5 % of the best,
-    prefer the one that keeps left and right apart, for clouds in space: GW itself cannot tell a
-    shape from its mirror image.
+    starts: random Γ, beside the others; with 0, nothing is shaken either.  chirality: among minima
+    within 5 % of the best, prefer the one that keeps left and right apart, for clouds in space: GW
+    itself cannot tell a shape from its mirror image.
     budget: all other numbers.
     """
 
@@ -105,9 +104,9 @@ def best_start(
     floor = min(budget.floor, budget.critical_floor * pair.critical) * pair.heat
     eps = max(problem.eps / pair.unit, floor) * pair.unit
     try:
-        found, count = hunt(pair, eps / pair.unit, seed, search)  # 1 to 4
+        found, count = hunt(pair, eps / pair.unit, seed, search)  # 1 to 3
         minima = _minima(pair, found, count, eps)
-        for k, (points, gap) in enumerate(budget.finer):  # 5
+        for k, (points, gap) in enumerate(budget.finer):  # 4
             if (here is not problem or pair.cut) and (len(minima) > 1 or k == 0):
                 before, alike = here, k == 0 or pair.lost_variance(problem) <= budget.lost_variance
                 here = here if _points(here) >= min(points, _points(problem)) else coarsened(problem, points)
@@ -117,39 +116,51 @@ def best_start(
             minima = minima.take(_keep_hand(here.at(eps), minima, hand, budget.mirror_gap))
         if float(minima.count[minima.energy <= _within(minima.energy, SAME_ENERGY)].sum()) < 2:
             _check.warn(UNSURE)
-        return (*_settled(problem, here, minima, eps, loop, budget), minima)  # 6
+        return (*_settled(problem, here, minima, eps, loop, budget), minima)  # 5
     except KeyboardInterrupt:
         raise Interrupted(State(gamma if minima is None else minima.gamma[0])) from None
 
 
 def hunt(pair: SmallPair, eps: float, seed: int, search: Search) -> tuple[Cooled, Tensor]:
-    """Lines 1 to 4: distinct minima at a temperature, the lowest first, and how many starts went
+    """Lines 1 to 3: distinct minima at a temperature, the lowest first, and how many starts went
     to each."""
     budget, spread = search.budget, pair.problem.spread
     low, high = min(budget.heats[0], pair.critical), budget.heats[1]
-    ends, found, count = None, None, torch.zeros(1)
-    rounds, each = (1, search.starts * budget.rounds) if pair.fused else (budget.rounds, search.starts)
-    for k in range(max(1, rounds)):
-        starts = pair.units(random_starts(*spread, each, seed + 1000 * k))
-        hot = low * (high / low) ** torch.linspace(0, 1, len(starts))
-        if k == 0:
-            others, heats = first_starts(pair, budget)
-            flips = pair.units(sign_flips(*spread, budget.flipped_axes))[1:]
-            starts = torch.cat([others, flips, starts])
-            hot = torch.cat([heats, torch.full((len(flips),), budget.heat * low), hot])
-        end = pair.cool(starts, hot.to(starts), eps, budget)
-        ends = end if ends is None else ends.join(end)
-        best = pair.ranked(end, eps, budget, budget.kept)
-        again = best.gamma.repeat(len(budget.reheats), 1, 1)
-        hot = low * torch.tensor(budget.reheats).repeat_interleave(len(best.gamma))
-        best = best.join(pair.ranked(pair.cool(again, hot.to(again), eps, budget), eps, budget, budget.kept))
-        found = best if found is None else found.join(best)
-        found = found.take(pair.distinct(found, budget)[: budget.kept])
-        count = pair.count(found, ends, budget)
-        if float(count[0]) >= budget.agreement or search.starts == 0:
+    others, heats = first_starts(pair, budget)
+    flips = pair.units(sign_flips(*spread, budget.flipped_axes))[1:]
+    random = pair.units(random_starts(*spread, search.starts, seed))
+    hot = low * (high / low) ** torch.linspace(0, 1, len(random))
+    hot = torch.cat([heats, torch.full((len(flips),), budget.heat * low), hot])
+    ends = pair.cool(torch.cat([others, flips, random]), hot, eps, budget)
+    found = pair.ranked(ends, eps, budget, budget.kept)
+    if search.starts > 0:
+        found, ends = shake(pair, found, ends, low, eps, seed, budget)
+    return found, pair.count(found, ends, budget)
+
+
+def shake(
+    pair: SmallPair, found: Cooled, ends: Cooled, low: float, eps: float, seed: int, budget: SearchBudget
+) -> tuple[Cooled, Cooled]:
+    """Line 3: the best minima after rounds of shaking, and all ends of starts: of those that were
+    shaken, the ones that have come to another minimum.
+
+    low: the least of the temperatures that random starts cool from.
+    """
+    generator, (least, most) = own_generator(seed + 1), budget.shaken_heats
+    each = budget.shaken * (budget.fused_batch if pair.fused else 1)
+    agreed = float(pair.count(found, ends, budget)[0]) >= budget.agreement
+    patience, quiet = budget.agreed_patience if agreed else budget.patience, 0
+    for _ in range(budget.rounds_of(pair.fused, each * len(pair.a) * len(pair.b))):
+        starts, parents = pair.shaken(found, each, budget.noises, generator)
+        hot = low * least * (most / least) ** torch.rand(each, generator=generator)
+        end = pair.cool(starts, hot, eps, budget)
+        ends = ends.join(end.take(pair.nearest(end.gamma, found.gamma) != parents))
+        lowest = float(found.value[0])
+        found = pair.best(found.join(pair.ranked(end, eps, budget, budget.kept)), budget)
+        quiet = quiet + 1 if float(found.value[0]) > lowest - SAME_ENERGY * abs(lowest) else 0
+        if quiet >= patience:
             break
-    assert found is not None
-    return found, count
+    return found, ends
 
 
 def first_starts(pair: SmallPair, budget: SearchBudget) -> tuple[Tensor, Tensor]:
@@ -175,7 +186,7 @@ def _points(problem: CntProblem) -> int:
 def _look(
     pair: SmallPair, before: CntProblem, minima: Minima, eps: float, gap: float, budget: SearchBudget, alike: bool
 ) -> Minima:
-    """Line 5: where minima end on finer clouds, those within a relative gap of the lowest.
+    """Line 4: where minima end on finer clouds, those within a relative gap of the lowest.
 
     alike: whether the coarser clouds resembled them, so that other starts need not be tried here.
     """
@@ -209,7 +220,7 @@ def _minima(pair: SmallPair, found: Cooled, count: Tensor, eps: float) -> Minima
 def _settled(
     problem: CntProblem, here: CntProblem, minima: Minima, eps: float, loop: Loop, budget: SearchBudget
 ) -> tuple[Tensor, Potentials]:
-    """Line 6: Γ of the lowest, with potentials on all points, at the temperature asked for."""
+    """Line 5: Γ of the lowest, with potentials on all points, at the temperature asked for."""
     near = int((minima.energy <= _within(minima.energy, budget.finer[-1][1])).sum())
     gamma, g = minima.gamma[:near], minima.g[:near]
     if problem.eps < eps:  # minima may change places on the way down
