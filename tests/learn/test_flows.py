@@ -130,8 +130,8 @@ CASES = {
     "negative weights": (lambda: barycenter([X, X], weights=[2.0, -1.0]), "weights >= 0"),
     "match": (lambda: barycenter([X, X], match="near"), "unknown match 'near': did you mean 'nearest'"),
     "poses": (lambda: barycenter([X, cloud(9, 3, 0)[0]], match="nearest"), "shapes in one space"),
-    "momentum": (lambda: gradient_flow(X, Y, momentum=1.0), "0 <= momentum < 1"),
-    "steps": (lambda: gradient_flow(X, Y, steps=0), "steps >= 1"),
+    "momentum": (lambda: gradient_flow(X, Y, momentum=1.0), "momentum must be a number >= 0 and < 1, got 1.0"),
+    "steps": (lambda: gradient_flow(X, Y, steps=0), "steps must be an integer >= 1, got 0"),
     "points": (lambda: gradient_flow(X[:, 0], Y), r"X must have shape \(N, d\)"),
     "flat surface": (
         lambda: Flow(X, X[None], [0], np.zeros(1), FlowStatus.FINISHED).surface(),

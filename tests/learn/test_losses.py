@@ -301,7 +301,7 @@ CASES = {
     "unknown method": (lambda x: GromovLoss(method="kernal"), "did you mean 'kernel'"),
     "unknown cost": (lambda x: GromovLoss(cost="euclidian"), "did you mean 'euclidean'"),
     "epsilon": (lambda x: GromovLoss(epsilon=0), "epsilon must be"),
-    "two batches": (lambda x: GromovLoss()(x.expand(3, -1, -1), Y.expand(2, -1, -1)), "batches of 3 and 2 clouds"),
+    "two batches": (lambda x: GromovLoss()(x.expand(3, -1, -1), Y.expand(2, -1, -1)), "have 3 of X, 2 of Y"),
     "NaN": (lambda x: gw_loss(x * float("nan"), Y), "X has NaN"),
     "one-dimensional": (lambda x: gw_loss(x[:, 0], Y), r"X\[:, None\]"),
 }

@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gromap import _check
+from gromap import _check, _options
 from gromap._files import save_figure
 from gromap._progress import Event
 from gromap._space import Space
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 HALVINGS = 10  # steps in a row that were taken back, before the flow gives up
 GROWTH = 1.05  # of the step, after one that lowered the loss
 RISE = 10.0  # times the first loss, where a flow without step control has diverged
+Objective = Callable[[Tensor], tuple[float, Tensor]]  # points to a loss and its gradient
 
 
 class FlowStatus(Enum):
@@ -183,23 +184,17 @@ class FlowOptions:
     whole: bool = True  # else losses are those of parts, which tell little of each other
 
     def __post_init__(self) -> None:
-        if (
-            self.steps < 1
-            or self.frames < 2
-            or not 0 <= self.momentum < 1
-            or not self.step > 0
-            or not 0 <= self.tol < 1
-        ):
-            raise ValueError(
-                "a flow needs steps >= 1, frames >= 2, 0 <= momentum < 1, step > 0 and 0 <= tol < 1; got "
-                f"{self.steps}, {self.frames}, {self.momentum}, {self.step} and {self.tol}."
-            )
+        _options.whole(self.steps, "steps")
+        _options.whole(self.frames, "frames", 2)
+        _check.positive(self.step, "step")
+        _options.share(self.momentum, "momentum")
+        _options.share(self.tol, "tol")
 
 
 def descend(
     z: Tensor,
     mass: Tensor,
-    objective: Callable[[Tensor], tuple[float, Tensor]],
+    objective: Objective,
     options: FlowOptions,
     numpy: bool,
     target: Any,
