@@ -28,7 +28,15 @@ from gromap._threads import threads_for
 from gromap._torch import svd
 from gromap.geometry.costs import as_cost
 from gromap.geometry.indexed_costs import Indexed
-from gromap.learn.envelope import Sensitivity, SolvedPair, point_gradient, sensitivity, solved, weight_gradient
+from gromap.learn.envelope import (
+    Sensitivity,
+    SolvedPair,
+    point_gradient,
+    self_sensitivity,
+    sensitivity,
+    solved,
+    weight_gradient,
+)
 from gromap.learn.starts import Identity, LastCall
 from gromap.search.starts import as_start
 from gromap.solvers import CntGW, KernelGW, Loop, Multiscale, Solver
@@ -184,9 +192,8 @@ class GromovLoss(torch.nn.Module):
             left, right = _lower(cross, left, 0, solver), _lower(cross, right, 1, solver)
         memory.left, memory.right = left, right
 
-        # a self term has its space on both sides, which are alike: -½ counts twice
-        def depends_on(side: int) -> Sensitivity:
-            return sensitivity(cross, side) + sensitivity((left, right)[side], side).times(-1.0)
+        def depends_on(side: int) -> Sensitivity:  # a self term has its space on both sides: -½ counts twice
+            return sensitivity(cross, side) + self_sensitivity((left, right)[side]).times(-1.0)
 
         return cross.value - 0.5 * (left.value + right.value), depends_on
 
