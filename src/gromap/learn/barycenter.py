@@ -11,6 +11,7 @@ from torch import Tensor
 
 from gromap import _check, _options
 from gromap._torch import tolist
+from gromap.geometry.costs import as_cost
 from gromap.geometry.measure import nearest, own_generator
 from gromap.learn.flows import Flow, FlowOptions, descend
 from gromap.learn.losses import GromovLoss
@@ -97,8 +98,9 @@ def barycenter(
         value = torch.stack([w * term(z, k) for w, term in terms]).sum()
         return float(value.detach()), torch.autograd.grad(value, z)[0] * (len(parts[k]) / len(z))
 
-    whole, mass = batch is None, torch.full_like(start[:, 0], 1 / len(start))
-    options = FlowOptions(steps, step, momentum, whole, tol, frames, callback, whole)
+    retract, whole = as_cost(_check.pair(cost)[0]).retract, batch is None
+    start, mass = retract(start), torch.full_like(start[:, 0], 1 / len(start))
+    options = FlowOptions(steps, step, momentum, whole, tol, frames, callback, retract, whole)
     return descend(start, mass, objective, options, numpy, None)
 
 
