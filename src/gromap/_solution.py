@@ -45,9 +45,14 @@ class State:
     """The linear map and the dual potentials, in units of the scaled costs: what the loop
     carries and `init=` accepts."""
 
-    gamma: Tensor | None  # (D, E); None where nothing was embedded
+    gamma: Tensor | None = None  # (D, E); None where nothing was embedded
     f: Tensor | None = None  # (N,)
     g: Tensor | None = None  # (M,)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was known yet when a solve was interrupted."""
+        return self.gamma is None and self.f is None
 
 
 class Interrupted(KeyboardInterrupt):
