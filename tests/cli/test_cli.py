@@ -174,6 +174,8 @@ def test_landmarks_choose_the_side(shapes, tmp_path):
             main([*args, "--cost", "power:0.5", "--epsilon", "1e-2", "--landmarks", str(tmp_path / "pairs.txt")]) == 0
         )
         match = np.loadtxt(tmp_path / name / "map.txt", int)
+        side = {"direct": "kept", "mirrored": "mirrored"}[name]
+        assert json.loads((tmp_path / name / "report.json").read_text())["left_and_right"]["word"] == side
         error = {k: np.linalg.norm(target[match] - target[t], axis=1).mean() for k, t in truths.items()}
         assert min(error, key=error.get) == name  # type: ignore[arg-type]
 
