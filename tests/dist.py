@@ -41,7 +41,8 @@ def check_wheel(path: Path) -> None:
 
 
 def check_sdist(path: Path) -> None:
-    names = {member.name.split("/", 1)[1] for member in tarfile.open(path) if member.isfile()}
+    with tarfile.open(path) as archive:
+        names = {member.name.split("/", 1)[1] for member in archive if member.isfile()}
     folders = ["src", "tests", "docs", "examples", "benchmarks", "Makefile", "constraints.txt"]
     pages = ["CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"]
     same(path.name, names - {"PKG-INFO"}, tracked(*folders, *pages) | LOOSE)

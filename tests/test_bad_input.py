@@ -42,6 +42,7 @@ CASES = {
         lambda: solve(X, Y, a=np.ones(9)),
         r"a must have one weight per point of X, shape \(12,\)",
     ),
+    "a single number": (lambda: solve(X.astype("f4"), np.array(3, "f4")), r"Y must have shape \(N, d\).*got \(\)"),
     "one-dimensional points": (lambda: solve(X[:, 0], Y), r"X must have shape \(N, d\).*X\[:, None\]"),
     "three-dimensional points": (lambda: solve(X[None], Y), r"got \(1, 12, 3\)"),
     "strings": (lambda: solve(np.array([["a", "b"]] * 3), Y), "must be a numeric array"),

@@ -134,7 +134,7 @@ def spaces_of(X: Any, Y: Any, a: Any, b: Any, cost: Any, dim: Any, device: Any, 
     left, right = _same_dtype(X, Y, costs) if all(raw) else (X, Y)
     if (
         device is None
-        and all(isinstance(z, np.ndarray) for z in (left, right))
+        and all(isinstance(z, np.ndarray) and z.ndim == 2 for z in (left, right))
         and left.dtype == right.dtype == np.float32
     ):
         device = default_device(min(len(left), len(right)))
