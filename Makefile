@@ -6,7 +6,7 @@ PIP := $(RUN) -m pip install --quiet --disable-pip-version-check --constraint co
 # shapes beyond the shipped pair, for benchmarks and some tests
 export GROMAP_DATA ?= $(abspath $(wildcard ../shared/data))
 
-.PHONY: demo test fuzz lint bench paper test-gpu clean
+.PHONY: demo test fuzz lint dist bench paper test-gpu clean
 
 $(VENV)/ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -30,6 +30,13 @@ lint: $(VENV)/lint-ready  ## ruff and pyright
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/pyright
+
+dist: $(VENV)/ready  ## wheel and sdist in build/dist, checked, and the demo run from the wheel alone
+	$(PIP) --editable '.[dist]'
+	rm -rf build/dist
+	$(RUN) -m build --outdir build/dist
+	$(RUN) -m twine check --strict build/dist/*
+	$(RUN) -m tests.dist build/dist
 
 bench: $(VENV)/ready  ## speed and quality on this machine, beside the peers that are installed
 	$(RUN) benchmarks/step.py

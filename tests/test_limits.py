@@ -170,6 +170,42 @@ def test_ctrl_c_during_the_search(monkeypatch):
     assert solve(x, y, init=caught.value.state).converged
 
 
+STAGES = {  # of a solve in which nothing is known yet, and what runs in them
+    "the unit": "gromap.geometry.measure.Measure.core_radius",
+    "the embedding": "gromap._space.embed",
+    "coarse clouds": "gromap.search.search.coarsened",
+    "the start of the search": "gromap.search.search.random_starts",
+}
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_ctrl_c_before_anything_is_known(stage, monkeypatch):
+    def press(*_, **__):
+        raise KeyboardInterrupt
+
+    x, y = surface(500, 0), surface(480, 1)
+    monkeypatch.setattr(STAGES[stage], press)
+    with pytest.raises(Interrupted) as caught:
+        solve(x, y)
+    monkeypatch.undo()
+    assert solve(x, y, init=caught.value.state).converged
+
+
+def test_ctrl_c_after_the_last_step(monkeypatch):
+    def press(*_, **__):
+        raise KeyboardInterrupt
+
+    x, y = surface(300, 0), surface(280, 1)
+    whole = solve(x, y)
+    monkeypatch.setattr("gromap.solvers.run.finish", press)
+    with pytest.raises(Interrupted) as caught:
+        solve(x, y)
+    monkeypatch.undo()
+    again = solve(x, y, init=caught.value.state)
+    assert len(again.history["energy"]) == 1
+    assert again.value == pytest.approx(whole.value, rel=1e-4)
+
+
 def test_solutions_say_what_was_chosen():
     quick = Loop(Sinkhorn(2), adaptive=False, max_iter=1)
     small = solve(surface(300, 0), surface(280, 1), method=CntGW(quick))

@@ -44,6 +44,38 @@ def test_push_and_pull_are_conditional_means(sol):
     np.testing.assert_allclose(sol.pull(np.ones((31, 2))), 1.0)
 
 
+@pytest.mark.parametrize("kinds", [3, 33])
+def test_labels_are_voted_on(sol, kinds, monkeypatch):
+    monkeypatch.setattr("gromap._plan.LABELS", 10)  # of which several are counted at a time
+    pi, names = sol.plan.dense(), np.random.default_rng(0).integers(kinds, size=40)
+    mass = np.stack([pi[names == k].sum(0) for k in range(kinds)])
+    some = pi.sum(0) > 0
+    found, words = sol.push(names, labels=True), sol.push([f"part {k}" for k in names], labels=True)
+    assert found.dtype == names.dtype
+    np.testing.assert_array_equal(found[some], mass.argmax(0)[some])
+    np.testing.assert_array_equal(words, [f"part {k}" for k in found])
+    share = sol.plan.T.majority(names)[1]
+    np.testing.assert_allclose(share[some], (mass.max(0)[some] / mass.sum(0)[some]), rtol=1e-9)
+    back = names[:31]
+    assert set(sol.pull(back, labels=True)) <= set(back)
+    as_torch = sol.push(torch.from_numpy(names), labels=True)
+    np.testing.assert_array_equal(as_torch.numpy(), found)
+    with pytest.raises(ValueError, match=r"expected 40 labels, one for each point, got shape \(31,\)"):
+        sol.push(back, labels=True)
+
+
+@pytest.mark.filterwarnings("error")
+def test_integers_that_are_averaged_are_told_of(sol):
+    names = np.arange(40) % 3
+    with pytest.warns(UserWarning, match="a row of int64 was averaged: for labels pass labels=True"):
+        mean = sol.push(names)
+    with pytest.warns(UserWarning, match="a row of bool was averaged"):
+        sol.pull(torch.ones(31, dtype=torch.bool))
+    np.testing.assert_array_equal(sol.push(names, labels=False), mean)
+    np.testing.assert_array_equal(sol.push(names.astype(float)), mean)
+    sol.push(np.arange(120, dtype=np.uint8).reshape(40, 3))  # colors
+
+
 def test_maps_are_nearest_to_the_mean_or_of_the_largest_entry(sol, pair):
     x, y, *_ = pair
     pi = sol.plan.dense()

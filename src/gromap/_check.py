@@ -73,6 +73,8 @@ def as_tensor(x: object, name: str) -> Tensor:
         return x if x.layout == torch.strided else x.to_dense()
     if hasattr(x, "toarray"):  # a sparse array or matrix of scipy
         x = cast("Any", x).toarray()
+    if _is_masked(x):
+        raise ValueError(f"some entries of {name} are masked, which have no value: fill them in, or remove their rows.")
     try:
         array = np.asarray(x)
     except (TypeError, ValueError) as error:  # rows of different lengths, for one
@@ -81,11 +83,14 @@ def as_tensor(x: object, name: str) -> Tensor:
         given = "an array" if type(x) is np.ndarray else f"a {type(x).__name__}"
         hint = f" If it holds numbers, pass {name}.astype(float)." if hasattr(cast("object", x), "astype") else ""
         raise TypeError(f"{name} must be a numeric array or tensor, got {given} of dtype {array.dtype}.{hint}")
-    if np.ma.is_masked(x):
-        raise ValueError(f"{name} is an array with masked entries: fill or remove them.")
     # torch knows neither long doubles nor numbers in the byte order of other machines
     dtype = np.dtype(np.float64) if array.dtype == np.longdouble else array.dtype.newbyteorder("=")
     return from_numpy(np.array(array, dtype=dtype, order="C"))
+
+
+def _is_masked(x: Any) -> bool:
+    """Whether entries of a numpy array, or of one in a list, are masked."""
+    return np.ma.is_masked(x) or (isinstance(x, list | tuple) and any(map(np.ma.is_masked, cast("list[Any]", x))))
 
 
 def points(x: object, name: str, device: torch.device | str | None = None, least: int = 2) -> Tensor:
@@ -243,11 +248,6 @@ def is_text(name: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
-
-
-def is_count(value: object) -> bool:
-    """Whether this is an integer >= 1, Python's or numpy's."""
-    return isinstance(value, int | np.integer) and not isinstance(value, bool) and cast("int", value) >= 1
 
 
 @dataclass(frozen=True)

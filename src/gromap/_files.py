@@ -18,6 +18,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gromap import _options
+
 VERSION = 1
 UNSEALED = ("solution", "landscape", "pairwise")  # kinds of which older files have no checksum
 T = TypeVar("T")
@@ -82,7 +84,7 @@ def read(
     file is a ValueError."""
     from safetensors import SafetensorError, safe_open
 
-    path, what = Path(path), "result" if kind == "solution" else kind
+    path, what, device = Path(path), "result" if kind == "solution" else kind, _options.device(device) or "cpu"
     if not path.is_file():
         raise FileNotFoundError(f"no {what} file at {path}.")
     try:

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gromap import _check
+from gromap import _check, _options
 from gromap._space import Space
 from gromap.geometry.indexed_costs import Indexed
 
@@ -67,7 +67,7 @@ class Pair:
         seed: int = 0,
     ) -> Pair:
         """From what the user gives."""
-        eps = _check.positive(epsilon, "epsilon")
+        eps, seed, device = _check.positive(epsilon, "epsilon"), _options.seed(seed), _options.device(device)
         x, y = spaces_of(X, Y, a, b, cost, dim, device, seed)
         units = units_of(x, y, scale)
         if isinstance(scale, str):
@@ -134,7 +134,7 @@ def spaces_of(X: Any, Y: Any, a: Any, b: Any, cost: Any, dim: Any, device: Any, 
     left, right = _same_dtype(X, Y, costs) if all(raw) else (X, Y)
     if (
         device is None
-        and all(isinstance(z, np.ndarray) for z in (left, right))
+        and all(isinstance(z, np.ndarray) and z.ndim == 2 for z in (left, right))
         and left.dtype == right.dtype == np.float32
     ):
         device = default_device(min(len(left), len(right)))

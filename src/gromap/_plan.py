@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -16,6 +16,7 @@ from gromap._torch import split, untyped
 from gromap.transport import Score, tiles
 
 DENSE_LIMIT = 1 << 26  # entries that `dense()` makes without being forced: 512 MiB in float64
+LABELS = 64  # that are counted at a time
 PIECE = 1 << 22  # entries that are written down at a time
 LOST = 0.5  # error of a row's mass from where its scores are so large that rounding errors hide its entries
 
@@ -107,6 +108,29 @@ class Plan:
         for i in split(lost.nonzero()[:, 0], max(1, PIECE // len(self.v))):
             out[i] = (full.rows(i) + self.v).softmax(-1) @ values
         return self._out(out[:, :-1] / out[:, -1:], tail)
+
+    def majority(self, labels: Any) -> tuple[Any, Any]:
+        """For each row the label of the columns that hold most of its mass, and their share of
+        it.  (N,), (N,)
+
+        labels: (M,), of any type that can be sorted.
+        """
+        as_tensor = isinstance(labels, Tensor)
+        given = labels.cpu().numpy() if as_tensor else np.asarray(labels)
+        if given.shape != (self.shape[1],):
+            raise ValueError(f"expected {self.shape[1]} labels, one for each point, got shape {given.shape}.")
+        names, index = np.unique(given, return_inverse=True)
+        place, plan = torch.as_tensor(index, device=self.v.device), replace(self, numpy=False)
+        share, found = self.v.new_full((self.shape[0],), -1.0), torch.zeros(self.shape[0], dtype=torch.long)
+        for k in range(0, len(names), LABELS):
+            some = torch.arange(k, min(k + LABELS, len(names)), device=place.device)
+            top, which = plan.conditional_mean((place[:, None] == some).to(self.v)).max(1)
+            found = torch.where(top > share, which + k, found.to(which.device))
+            share = torch.maximum(top, share)
+        winners = names[found.cpu().numpy()]
+        if as_tensor:
+            return torch.as_tensor(winners, device=self.v.device), share
+        return winners, _check.to_array(share, self.numpy)
 
     def _values(self, w: Any) -> tuple[Tensor, torch.Size]:
         """Values on the columns as an (M, w) tensor, and the shape of one of them."""

@@ -45,9 +45,14 @@ class State:
     """The linear map and the dual potentials, in units of the scaled costs: what the loop
     carries and `init=` accepts."""
 
-    gamma: Tensor | None  # (D, E); None where nothing was embedded
+    gamma: Tensor | None = None  # (D, E); None where nothing was embedded
     f: Tensor | None = None  # (N,)
     g: Tensor | None = None  # (M,)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was known yet when a solve was interrupted."""
+        return self.gamma is None and self.f is None
 
 
 class Interrupted(KeyboardInterrupt):
@@ -146,18 +151,20 @@ class Solution:
             )
         return _check.to_array(f, self.plan.numpy), _check.to_array(g, self.plan.numpy)
 
-    def push(self, values: Any) -> Any:
+    def push(self, values: Any, *, labels: bool | None = None) -> Any:
         """Values on X, (N, ...), to Y, (M, ...): each target point takes the mean of what it
         receives.
 
-        Shape people call this the pull-back by the map from Y to X.
+        labels: True takes a vote instead: (N,) names of parts, numbers or words, of which each
+        target point takes the one it receives most of. False says that a row of integers is to be
+        averaged, of which None warns.  Shape people call this the pull-back by the map from Y to X.
         """
-        return self.plan.T.conditional_mean(values)
+        return _carried(self.plan.T, values, labels)
 
-    def pull(self, values: Any) -> Any:
+    def pull(self, values: Any, *, labels: bool | None = None) -> Any:
         """Values on Y, (M, ...), to X, (N, ...): each source point takes the mean over where its
-        mass goes."""
-        return self.plan.conditional_mean(values)
+        mass goes, or with labels=True a vote, as in `push`."""
+        return _carried(self.plan, values, labels)
 
     def map(self, how: str = "mean") -> Any:
         """For each point of X a point of Y.  (N,) integers in 0 .. M-1
@@ -208,6 +215,18 @@ class Solution:
         facts = {"value": self.value, "value_gw": self.value_gw, "epsilon": self.epsilon, "scale": list(self.scale)}
         facts |= {"status": self.status.name, "numpy": plan.numpy, "stats": self.stats.facts()}
         return write(path, "solution", {name: t for name, t in tensors.items() if t is not None}, facts)
+
+
+def _carried(plan: Plan, values: Any, labels: bool | None) -> Any:
+    if labels:
+        return plan.majority(values)[0]
+    dtype = str(values.dtype if isinstance(values, Tensor) else np.asarray(values).dtype)
+    if labels is None and np.ndim(values) == 1 and ("int" in dtype or "bool" in dtype):
+        _check.warn(
+            f"a row of {dtype.removeprefix('torch.')} was averaged: for labels pass labels=True, which takes a vote; "
+            "for numbers labels=False."
+        )
+    return plan.conditional_mean(values)
 
 
 def _place(side: Side) -> Tensor:

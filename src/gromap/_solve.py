@@ -8,7 +8,7 @@ import torch
 
 from gromap._pair import EPSILON, Pair
 from gromap._progress import Progress
-from gromap._solution import Solution
+from gromap._solution import Interrupted, Solution, State
 from gromap.search.starts import as_start
 from gromap.solvers.choose import as_solver, sharpens
 from gromap.solvers.protocol import Callback, Solver
@@ -93,7 +93,8 @@ def solve(
     Raises
     ------
     Interrupted
-        On Ctrl-C; its `state` is a start for another call: ``solve(X, Y, init=error.state)``.
+        On Ctrl-C; its `state` is a start for another call: ``solve(X, Y, init=error.state)``,
+        the usual one where nothing was found yet.
     MemoryError
         Where the solve would not fit, before it begins.
 
@@ -108,9 +109,14 @@ def solve(
     True
     """
     eps = EPSILON if epsilon is None else epsilon
-    pair = Pair.of(X, Y, a, b, cost=cost, epsilon=eps, scale=scale, dim=dim, device=device, seed=seed)
     plain = epsilon is None and isinstance(method, str) and method == "auto"
-    solver = as_solver(method, pair, max_iter, tol, sharpens(sharpen, pair, plain))
-    solver.check(pair)
-    start = as_start(init, pair, solver.name)
-    return solve_pair(pair, solver, start, callback, Progress() if progress else None)
+    try:
+        pair = Pair.of(X, Y, a, b, cost=cost, epsilon=eps, scale=scale, dim=dim, device=device, seed=seed)
+        solver = as_solver(method, pair, max_iter, tol, sharpens(sharpen, pair, plain))
+        solver.check(pair)
+        start = as_start(init, pair, solver.name)
+        return solve_pair(pair, solver, start, callback, Progress() if progress else None)
+    except Interrupted:
+        raise
+    except KeyboardInterrupt:  # before the search has found anything
+        raise Interrupted(State()) from None

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from gromap import _check
+from gromap import _check, _options
 from gromap._progress import Event
-from gromap.geometry.cost_sums import BadCostError, check_sums
+from gromap.geometry.cost_check import bad_cost, check_cost
+from gromap.geometry.cost_sums import BadCostError
 from gromap.geometry.costs import Cost, Radial, as_cost
 from gromap.geometry.embedding import (
     AUTO_AXES,
@@ -80,7 +81,8 @@ class Space:
         device: torch.device | str | None = None,
         name: str = "X",
     ):
-        self.name, self.numpy, self._seed, given = name, _check.is_numpy(X), seed, X
+        self.name, self.numpy, self._seed, given = name, _check.is_numpy(X), _options.seed(seed), X
+        device = _options.device(device)
         if isinstance(cost, str) and cost == "precomputed":
             cost = Precomputed(X, name)
             given = torch.arange(cost.size, device=device or cost.matrix.device)
@@ -99,7 +101,7 @@ class Space:
         self.cost.check(points)
         if self.cost.degree is not None:
             _check.extent(points, self.cost.degree, name)
-        _check_cost(self.cost, points, name)
+        check_cost(self.cost, points, name)
         like = torch.empty(0, dtype=dtype, device=points.device)
         self.measure = Measure(points, _check.weights(a, len(points), "b" if name == "Y" else "a", name, like))
         self.dim, self.axes_given = _check.dimension(dim, len(points), name), not _check.is_auto(dim)
@@ -160,6 +162,7 @@ class Space:
         from gromap.mesh.io import read_mesh
         from gromap.mesh.mesh import Mesh
 
+        seed, device = _options.seed(seed), _options.device(device)
         mesh = mesh if isinstance(mesh, Mesh) else read_mesh(mesh)
         weights = mesh.vertex_areas() if a is None and len(mesh.faces) else a
         name = mesh.name or "the mesh"
@@ -343,41 +346,7 @@ class Space:
         try:
             yield
         except BadCostError as error:
-            raise ValueError(_bad_cost(error, self.measure.points, self.name)) from None
+            raise ValueError(bad_cost(error, self.measure.points, self.name)) from None
 
     def _out(self, x: Tensor) -> Any:
         return _check.to_array(x.to(self.dtype), self.numpy)
-
-
-def _check_cost(cost: Cost, points: Tensor, name: str) -> None:
-    """A user's cost on a few points: right shape, finite, symmetric, zero on the diagonal."""
-    few = points[: min(len(points), 64)]
-    block: Any = cost(few, few)  # a function may return anything
-    if not isinstance(block, Tensor) or block.shape != (len(few), len(few)):
-        got = tuple(block.shape) if isinstance(block, Tensor) else type(block).__name__
-        raise ValueError(
-            f"the cost of {name} must map (n, d) and (m, d) tensors to an (n, m) tensor, got {got} for n = m = "
-            f"{len(few)}."
-        )
-    try:
-        check_sums(block.sum(1), cost, few, few)
-    except BadCostError as error:
-        raise ValueError(_bad_cost(error, points, name)) from None
-    top = float(block.abs().max())
-    if float(block.diagonal().abs().max()) > 1e-6 * top:
-        raise ValueError(
-            f"the cost of {name} is not zero on the diagonal: c(x, x) = {float(block.diagonal().abs().max()):.3g}."
-        )
-    if float((block - block.mT).abs().max()) > 1e-5 * top:
-        raise ValueError(f"the cost of {name} is not symmetric: c(x, y) and c(y, x) differ.")
-    if float(block.min()) < -1e-6 * top:
-        raise ValueError(f"the cost of {name} is negative (down to {float(block.min()):.3g}): a base cost is >= 0.")
-
-
-def _bad_cost(error: BadCostError, points: Tensor, name: str) -> str:
-    """The same error in terms of the points of a space."""
-    first, other = (int((points == z).all(1).nonzero()[0, 0]) for z in (error.point, error.other))
-    return (
-        f"the cost of {name} is NaN or infinite for {error.pairs} pair(s) of point {first}, such as that with point "
-        f"{other}: define it for all pairs, or remove the point."
-    )

@@ -48,7 +48,7 @@ def test_bench_paper_writes_a_report(monkeypatch, tmp_path, capsys):
     ("words", "says"),
     [
         (["bench", "--sizes", "1"], "at least 2, got 1"),
-        (["bench", "--device", "toaster"], "unknown --device 'toaster'"),
+        (["bench", "--device", "toaster"], "unknown device 'toaster'"),
         (["bench", "paper", "--only", "curve"], "did you mean 'curves'?"),
         (["bench", "papers"], "papers"),
     ],

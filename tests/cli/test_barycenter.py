@@ -121,7 +121,7 @@ def test_mistakes_get_one_line(boxes, tmp_path, capsys):
     assert "unknown --cost 'euclid': use one of euclidean, sqeuclidean, power:NUMBER" in with_("--cost", "euclid")
     assert "epsilon must be a finite number > 0" in with_("--epsilon", "0")
     assert "Invalid value for '--steps'" in with_("--steps", "0")
-    assert "unknown --device 'gpu'" in with_("--device", "gpu")
+    assert "unknown device 'gpu'" in with_("--device", "gpu")
     assert "deep has 5 coordinates" in refused(capsys, boxes[0], tmp_path / "deep.npy")
     assert "is a file: choose another folder" in refused(capsys, *boxes, "--out", boxes[0])
     assert not out.exists() or not any(out.iterdir())

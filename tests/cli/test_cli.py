@@ -174,6 +174,8 @@ def test_landmarks_choose_the_side(shapes, tmp_path):
             main([*args, "--cost", "power:0.5", "--epsilon", "1e-2", "--landmarks", str(tmp_path / "pairs.txt")]) == 0
         )
         match = np.loadtxt(tmp_path / name / "map.txt", int)
+        side = {"direct": "kept", "mirrored": "mirrored"}[name]
+        assert json.loads((tmp_path / name / "report.json").read_text())["left_and_right"]["word"] == side
         error = {k: np.linalg.norm(target[match] - target[t], axis=1).mean() for k, t in truths.items()}
         assert min(error, key=error.get) == name  # type: ignore[arg-type]
 
@@ -317,8 +319,8 @@ def test_mistakes_get_one_line(shapes, tmp_path, capsys):
     assert "colors, texture or a .npy file" in with_("--transfer", "smell")
     assert "finite numbers, one for each source vertex" in with_("--transfer", tmp_path / "short.npy")
     assert "no faces to put a texture on" in refused(capsys, "match", man, shapes / "flat.npy", "--transfer", "texture")
-    assert "unknown --device 'gpu'" in with_("--device", "gpu")
-    assert "--device meta is not there" in with_("--device", "meta")
+    assert "unknown device 'gpu'" in with_("--device", "gpu")
+    assert "CUDA devices, and not on device 'meta'" in with_("--device", "meta")
     assert "is a file: choose another folder" in refused(capsys, "match", man, runner, "--out", tmp_path / "file")
     assert "cannot write in the folder" in refused(capsys, "match", man, runner, "--out", tmp_path / "file" / "sub")
     assert "is not a folder" in refused(capsys, "pairwise", man)

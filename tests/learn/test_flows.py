@@ -72,6 +72,46 @@ def test_a_flow_that_diverges_stops_with_its_best_points():
     assert tamed.losses[-1] < tamed.losses[0]
 
 
+def ring(n, seed):
+    z = cloud(n, 3, seed)[0] + [1.0, 0.0, 0.0]
+    return z / np.linalg.norm(z, axis=1, keepdims=True)
+
+
+@pytest.mark.parametrize("adaptive", [True, False])
+def test_flows_stay_where_their_cost_is_defined(adaptive):
+    """They ended in a ValueError after a step or a few, and all was lost."""
+    options = {"steps": 12, "epsilon": 0.05, "init": "zero", "adaptive": adaptive}
+    sphere = gradient_flow(ring(12, 0), ring(9, 1), cost="spherical", **options)
+    np.testing.assert_allclose(np.linalg.norm(sphere.frames, axis=-1), 1.0, rtol=1e-12)
+    assert sphere.losses[-1] < 0.7 * sphere.losses[0]
+    x, y = X / 10, Y / 2
+    assert 0.8 < np.linalg.norm(y, axis=1).max() < 1
+    disk = gradient_flow(x, y, cost="hyperbolic", step=1.0, **options)
+    assert np.linalg.norm(disk.frames, axis=-1).max() < 1
+    assert disk.losses.min() < disk.losses[0]
+    middle = barycenter([ring(12, 0), ring(12, 1)], cost="spherical", steps=4, epsilon=0.05, init=ring(12, 2))
+    np.testing.assert_allclose(np.linalg.norm(middle.points, axis=-1), 1.0, rtol=1e-12)
+
+
+def fenced(x, y):
+    """The Euclidean distance between points that are less than 3 away from the origin."""
+    c = torch.cdist(x, y, compute_mode="donot_use_mm_for_euclid_dist")
+    return torch.where((x.norm(dim=1) < 3)[:, None] & (y.norm(dim=1) < 3), c, torch.nan).fill_diagonal_(0)
+
+
+@pytest.mark.filterwarnings("ignore:the cost of")
+def test_a_flow_that_leaves_the_domain_of_its_cost_is_kept():
+    x, y = X / np.linalg.norm(X, axis=1).max(), 20 * Y
+    options = {"cost": (fenced, "euclidean"), "steps": 40, "epsilon": 1.0, "step": 0.5, "init": "zero"}
+    flow = gradient_flow(x, y, adaptive=False, **options)
+    assert flow.status is FlowStatus.NOT_FINITE
+    assert "left the domain" in flow.status.value
+    assert flow.losses.min() < flow.losses[0]
+    assert np.linalg.norm(flow.points, axis=1).max() < 3
+    tamed = gradient_flow(x, y, **options)
+    assert tamed.losses[-1] < flow.losses.min()
+
+
 def test_a_flow_stops_where_it_is_told_to():
     flow = gradient_flow(X, Y, steps=20, epsilon=0.5, init="zero", callback=lambda event: event.step == 3)
     assert flow.status is FlowStatus.STOPPED
@@ -130,8 +170,8 @@ CASES = {
     "negative weights": (lambda: barycenter([X, X], weights=[2.0, -1.0]), "weights >= 0"),
     "match": (lambda: barycenter([X, X], match="near"), "unknown match 'near': did you mean 'nearest'"),
     "poses": (lambda: barycenter([X, cloud(9, 3, 0)[0]], match="nearest"), "shapes in one space"),
-    "momentum": (lambda: gradient_flow(X, Y, momentum=1.0), "0 <= momentum < 1"),
-    "steps": (lambda: gradient_flow(X, Y, steps=0), "steps >= 1"),
+    "momentum": (lambda: gradient_flow(X, Y, momentum=1.0), "momentum must be a number >= 0 and < 1, got 1.0"),
+    "steps": (lambda: gradient_flow(X, Y, steps=0), "steps must be an integer >= 1, got 0"),
     "points": (lambda: gradient_flow(X[:, 0], Y), r"X must have shape \(N, d\)"),
     "flat surface": (
         lambda: Flow(X, X[None], [0], np.zeros(1), FlowStatus.FINISHED).surface(),

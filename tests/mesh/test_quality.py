@@ -9,9 +9,11 @@ import pytest
 from scipy.spatial import KDTree
 from scipy.spatial.distance import cdist
 
+import gromap
 from gromap.datasets import humans
 from gromap.mesh import Mesh
-from gromap.mesh.quality import dirichlet, quality
+from gromap.mesh.quality import Orientation, dirichlet, orientation, quality
+from tests.conftest import cloud, rotation
 
 PAIR = humans()
 
@@ -96,6 +98,24 @@ def test_coverage_and_smoothness_of_extreme_maps():
     )
     assert 0.5 < good.smoothness < 3 < 100 < rough.smoothness
     assert good.coverage > 0.6
+
+
+def test_matches_that_mirror_are_told_from_others():
+    x = cloud(90, 3, 0)[0]
+    x[:, 1] += 0.5 * x[:, 0] * x[:, 2]
+    flip = np.array([1.0, -1.0, 1.0])
+    for turned, word in ((x @ rotation(3), "kept"), (x * flip @ rotation(3), "mirrored")):
+        turned = turned * np.sign(np.linalg.det(rotation(3)))
+        for dtype in (np.float32, np.float64):
+            sol = gromap.solve(x.astype(dtype), turned.astype(dtype), epsilon=0.01)
+            found = orientation(sol.plan, x, turned)
+            assert found is not None
+            assert found.word == word
+            assert f"{word} ({found.hand:+.2f})" in str(found)
+    blurred = gromap.solve(x, x, epsilon=100.0, init="zero").plan
+    assert orientation(blurred, x, x @ np.diag([1, 1, 1e-9])) is None  # flat
+    assert orientation(blurred, x, x[:, :2]) is None
+    assert Orientation(float("nan")).word == Orientation(0.05).word == "unclear"
 
 
 def test_dirichlet_is_that_of_the_cotangent_laplacian():

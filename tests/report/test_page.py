@@ -126,6 +126,18 @@ def test_a_dense_plan_gives_its_largest_entries(tmp_path):
         assert (shares.sum(1) > 0.99).all()
 
 
+def test_a_mirrored_match_is_called_so(tmp_path, match):
+    source, target, sol = match
+    mirrored = replace(source, vertices=source.vertices * [1, -1, 1])
+    same = gromap.solve(source.vertices, source.vertices, epsilon=0.05)
+    for other, word in ((source, "kept"), (mirrored, "mirrored")):
+        text = write_report(tmp_path / f"{word}.html", source, other, same).read_text("utf-8")
+        assert f"{word} (" in text
+        assert ("Mirrored: left and right are exchanged" in text) == (word == "mirrored")
+    flat = replace(target, vertices=target.vertices[:, :2])
+    assert "Left and right" not in write_report(tmp_path / "flat.html", source, flat, sol).read_text("utf-8")
+
+
 def test_a_plan_that_overflowed_still_has_a_page(tmp_path, match):
     source, target, sol = match
     lost = replace(

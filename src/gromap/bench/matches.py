@@ -18,6 +18,8 @@ from gromap.bench.jobs import Job
 from gromap.bench.scores import exact_objective
 from gromap.bench.settings import DEFAULT, DIM, EPSILON, SOLVERS, TABLE, Row, Sizes, paper_loop
 from gromap.bench.shapes import surface_pair
+from gromap.geometry.costs import Cost, Power
+from gromap.geometry.embedding import Nystrom
 
 LIMIT = 10.0  # seconds after which a match takes no further step
 SHORT, REPEATS = 1.0, 7  # seconds up to which a match is run again, and how often in all: the median counts
@@ -46,6 +48,9 @@ class Extent:
     dim: int = DIM
     scale: float = 1.0
     extent: float = 1.0
+    cost: Cost = Power(1.0)
+    method: Nystrom = Nystrom()
+    is_embedded = False
 
     @property
     def likely_axes(self) -> int:

@@ -18,6 +18,7 @@ from typing import Any
 import torch
 
 from gromap._check import choice
+from gromap._files import replacing
 from gromap.bench.curves import curves, others, thresholds
 from gromap.bench.jobs import Tell, keep_all, seconds
 from gromap.bench.machine import describe
@@ -49,7 +50,8 @@ def run(
     begin, folder = time.perf_counter(), out / "raw" / mode
     folder.mkdir(parents=True, exist_ok=True)
     facts = describe(device)
-    (folder / "machine.json").write_text(json.dumps(facts), encoding="utf-8")
+    with replacing(folder / "machine.json") as temporary:
+        temporary.write_text(json.dumps(facts), encoding="utf-8")
     count, left_out = 0, []
     for name in names:
         with stage(name) as tell:

@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 import gromap
-from gromap import _check
+from gromap import _check, _options
 from gromap._files import read_array
 from gromap._pair import default_device
 from gromap.cli.show import Tell
@@ -101,13 +100,7 @@ def device(name: str | None, points: int) -> str:
     """Where to compute; None: on a GPU, if there is one and the shapes are large."""
     if name is None:
         return default_device(points)
-    try:
-        kind = torch.device(name).type
-    except RuntimeError as error:
-        raise ValueError(f"unknown --device {name!r}: use cpu, cuda or cuda:1.") from error
-    if kind not in ("cpu", "cuda") or (kind == "cuda" and not torch.cuda.is_available()):
-        raise ValueError(f"--device {name} is not there: use cpu.")
-    return name
+    return str(_options.device(name))
 
 
 def integers(path: Path, what: str, columns: int) -> np.ndarray:

@@ -16,7 +16,7 @@ from gromap.cli.show import Show
 from gromap.mesh import Mesh, write_mesh
 from gromap.mesh import match as match_meshes
 from gromap.mesh.mesh import in_space
-from gromap.mesh.quality import Quality, quality
+from gromap.mesh.quality import Orientation, Quality, orientation, quality
 from gromap.mesh.texture import with_texture
 from gromap.mesh.transfer import colored, push, push_labels, sharpen, textured
 from gromap.report.figures import color_field
@@ -82,6 +82,7 @@ def match(paths: tuple[Path, Path], out: Path | None, options: Options, show: Sh
                 write_mesh(mesh, place / file, force=True)
             if values is not None:
                 folder.write_array(place / carried.files[-1], values)
+        hand = orientation(sol.plan, source.vertices, target.vertices)
         settings = _settings(paths, options, device) | _embedded(x, y)
         with show.stage("write the report"):
             from gromap.report.page import write_report
@@ -96,11 +97,17 @@ def match(paths: tuple[Path, Path], out: Path | None, options: Options, show: Sh
                 settings=settings,
                 force=True,
             )
-        facts = _facts(sol, measured, settings) | {"seconds": show.seconds, "folder": str(place), "files": names}
+        facts = _facts(sol, measured, hand, settings) | {"seconds": show.seconds, "folder": str(place), "files": names}
         folder.write_json(place / "report.json", facts)
-    return facts | {
-        "text": "\n".join([str(sol), *([str(measured)] if measured else []), f"wrote {place / 'report.html'}"])
-    }
+    said = [str(sol), _left_and_right(hand), str(measured) if measured else "", f"wrote {place / 'report.html'}"]
+    return facts | {"text": "\n".join(filter(None, said))}
+
+
+def _left_and_right(hand: Orientation | None) -> str:
+    """A line for the console, and what to do about a match that exchanges both."""
+    if hand is None:
+        return ""
+    return f"  {hand}" + (": try --chirality, or --landmarks" if hand.word == "mirrored" else "")
 
 
 def _check_chirality(options: Options, source: Mesh, target: Mesh) -> None:
@@ -205,7 +212,9 @@ def _settings(paths: tuple[Path, Path], options: Options, device: str) -> dict[s
     }
 
 
-def _facts(sol: gromap.Solution, measured: Quality | None, settings: dict[str, Any]) -> dict[str, Any]:
+def _facts(
+    sol: gromap.Solution, measured: Quality | None, hand: Orientation | None, settings: dict[str, Any]
+) -> dict[str, Any]:
     facts: dict[str, Any] = {
         "settings": settings,
         "points": list(sol.plan.shape),
@@ -214,6 +223,7 @@ def _facts(sol: gromap.Solution, measured: Quality | None, settings: dict[str, A
     }
     facts |= {"epsilon": sol.epsilon, "scale": list(sol.scale), "marginal_error": sol.plan.marginal_error}
     facts |= {"converged": sol.converged, "status": sol.status.value}
+    facts["left_and_right"] = None if hand is None else {"word": hand.word, "hand": hand.hand}
     facts["stats"] = sol.stats.facts()
     if measured:
         named = {"error": measured.error, "auc": measured.auc, "truth": measured.truth}

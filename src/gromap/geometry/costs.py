@@ -21,6 +21,7 @@ from gromap._torch import norm
 
 __all__ = ["Cost", "Custom", "Exponential", "Gaussian", "Hyperbolic", "Power", "Radial", "Spherical"]
 
+EDGE = 1 - 1e-5  # norm up to which a flow goes in the Poincaré ball, whose border is at infinity
 FLAT_AXES = 16  # coordinates up to which distances on a GPU are faster one coordinate at a time
 
 
@@ -45,6 +46,10 @@ class Cost:
 
     def check(self, points: Tensor) -> None:
         """Raise ValueError if some points lie outside the domain of the cost."""
+
+    def retract(self, points: Tensor) -> Tensor:
+        """Points of the domain next to these, to which a step of a flow has led."""
+        return points
 
     def to(self, device: torch.device) -> Cost:
         return self
@@ -187,6 +192,9 @@ class Spherical(Cost):
                 "divide each point by its norm first."
             )
 
+    def retract(self, points: Tensor) -> Tensor:
+        return points / norm(points, dim=-1)[:, None]
+
 
 @dataclass(frozen=True)
 class Hyperbolic(Cost):
@@ -205,6 +213,9 @@ class Hyperbolic(Cost):
                 f"the hyperbolic cost expects points of the open unit ball, but row {int(far)} has norm "
                 f"{float(norms[far]):.4g}: rescale the points into the Poincaré ball first."
             )
+
+    def retract(self, points: Tensor) -> Tensor:
+        return points * (EDGE / norm(points, dim=-1)[:, None].clamp(min=EDGE))
 
 
 @dataclass(frozen=True)

@@ -91,6 +91,15 @@ def is_small(n: int, dim: int) -> bool:
     return n <= DIRECT_POINTS or (3 * dim >= n and n <= DENSE_POINTS)
 
 
+def working_memory(n: int, dim: int, sweeps: int) -> int:
+    """Bytes that so many sweeps take at most, about: two bases of all blocks, their copies as they
+    grow, and the matrix itself between few points."""
+    if is_small(n, dim):
+        return 8 * 7 * n * n
+    dense = n if n <= DENSE_POINTS else 0
+    return 8 * n * (6 * min(n, sweeps * (dim + OVERSAMPLING)) + dense)
+
+
 class Eigenpairs(NamedTuple):
     """The leading eigenpairs of A."""
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from gromap import _check
+from gromap import _check, _options
 from gromap._torch import tolist
+from gromap.geometry.costs import as_cost
 from gromap.geometry.measure import nearest, own_generator
 from gromap.learn.flows import Flow, FlowOptions, descend
 from gromap.learn.losses import GromovLoss
@@ -20,7 +21,7 @@ LossFrom = Callable[[Any], GromovLoss]  # a loss whose first match begins at a g
 
 
 def barycenter(
-    shapes: Sequence[Any],
+    shapes: Iterable[Any],
     weights: Any = None,
     *,
     points: int | None = None,
@@ -55,25 +56,34 @@ def barycenter(
     >>> round(float(np.std(middle.points) / np.std(x)))
     2
     """
-    clouds = [_check.points(s, f"shapes[{k}]") for k, s in enumerate(shapes)]
+    seed, batch = _options.seed(seed), None if batch is None else _options.whole(batch, "batch", 2)
+    numpy, clouds = True, list[Tensor]()
+    for k, shape in enumerate(shapes):  # which may be a generator
+        numpy = _check.is_numpy(shape) if k == 0 else numpy
+        clouds.append(_check.points(shape, f"shapes[{k}]"))
     if not clouds:
         raise ValueError("barycenter needs at least one shape, got none.")
     share = _check.tensor([1.0] * len(clouds) if weights is None else weights, "weights").double()
     if share.shape != (len(clouds),) or not bool((share >= 0).all()) or not float(share.sum()) > 0:
         raise ValueError(f"{len(clouds)} shapes need as many weights >= 0, not all zero, got {tolist(share)}.")
-    if _check.choice(match, ["auto", "nearest"], "match") == "nearest" and len({z.shape[1] for z in clouds}) > 1:
-        raise ValueError("match='nearest' needs shapes in one space, with as many coordinates each: use match='auto'.")
+    share = share / share.max()  # of which the sum is finite
     share = share / share.sum()
     generator = own_generator(seed)
     if init is None:
         model = clouds[int(share.argmax())]
-        count = len(model) if points is None else points
+        count = len(model) if points is None else _options.whole(points, "points", 2)
         pick = torch.randperm(len(model), generator=generator)
         start = model[pick[torch.arange(count) % len(model)].to(model.device)]
         start = start + 1e-3 * (model - model.mean(0)).std() * torch.randn(start.shape, generator=generator).to(start)
     else:
         start = _check.points(init, "init")
-    count = 1 if batch is None else -(-len(start) // batch)
+    axes = {z.shape[1] for z in (start, *clouds)}
+    if _check.choice(match, ["auto", "nearest"], "match") == "nearest" and len(axes) > 1:
+        raise ValueError(
+            "match='nearest' needs shapes in one space, init= too, with as many coordinates each: use match='auto'."
+        )
+    fewest = min(map(len, (start, *clouds)))
+    count = 1 if batch is None else max(1, min(-(-len(start) // batch), fewest // 2))  # of two points or more
     parts = [p.to(start.device) for p in torch.randperm(len(start), generator=generator).tensor_split(count)]
 
     def loss(init: Any) -> GromovLoss:
@@ -88,10 +98,10 @@ def barycenter(
         value = torch.stack([w * term(z, k) for w, term in terms]).sum()
         return float(value.detach()), torch.autograd.grad(value, z)[0] * (len(parts[k]) / len(z))
 
-    options = FlowOptions(steps, step, momentum, batch is None, tol, frames, callback, whole=batch is None)
-    return descend(
-        start, torch.full_like(start[:, 0], 1 / len(start)), objective, options, _check.is_numpy(shapes[0]), None
-    )
+    retract, whole = as_cost(_check.pair(cost)[0]).retract, batch is None
+    start, mass = retract(start), torch.full_like(start[:, 0], 1 / len(start))
+    options = FlowOptions(steps, step, momentum, whole, tol, frames, callback, retract, whole)
+    return descend(start, mass, objective, options, numpy, None)
 
 
 class _Term:

@@ -75,6 +75,16 @@ def sensitivity(match: SolvedPair, side: int) -> Sensitivity:
     return Sensitivity(1.0, w, p, match.problem.eps * match.plan.potentials[side])
 
 
+def self_sensitivity(match: SolvedPair) -> Sensitivity:
+    """Half the dependence of GW_ε(α, α) on its space, whose coupling is symmetric.
+
+    The mean of both potentials: where no mass goes between two parts of α, one of them may be
+    higher on a part by as much as the other is lower.
+    """
+    f, g = match.plan.potentials
+    return sensitivity(match, 0)._replace(f=match.problem.eps * (f + g) / 2)
+
+
 def point_gradient(space: Space, of: Sensitivity) -> Tensor:
     """∂/∂x_i  (N, d)"""
     x, a = space.measure.points, space.measure.weights

@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gromap import _check
+from gromap import _check, _options
 from gromap._files import save_figure
 from gromap._progress import Event
 from gromap._space import Space
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 HALVINGS = 10  # steps in a row that were taken back, before the flow gives up
 GROWTH = 1.05  # of the step, after one that lowered the loss
 RISE = 10.0  # times the first loss, where a flow without step control has diverged
+Objective = Callable[[Tensor], tuple[float, Tensor]]  # points to a loss and its gradient
 
 
 class FlowStatus(Enum):
@@ -48,7 +49,10 @@ class FlowStatus(Enum):
         "No step lowers the loss any more: a minimum, or the solver is too coarse; pass a method with finer tolerances."
     )
     DIVERGED = "The loss rose above ten times its start: lower step, or let the flow control it (adaptive=True)."
-    NOT_FINITE = "The loss or its gradient overflowed: raise epsilon, lower step, or pass float64 data."
+    NOT_FINITE = (
+        "The loss or its gradient overflowed, or the points left the domain of the cost: raise epsilon, lower step, or "
+        "pass float64 data."
+    )
     STOPPED = "Stopped by the callback."
     INTERRUPTED = "Interrupted: these are the best points so far; go on with init=flow.points."
 
@@ -159,7 +163,8 @@ def gradient_flow(
         value = loss(z, target, weights)
         return float(value.detach()), torch.autograd.grad(value, z)[0]
 
-    options = FlowOptions(steps, step, momentum, adaptive, tol, frames, callback)
+    retract = loss.cost[0].retract
+    options = FlowOptions(steps, step, momentum, adaptive, tol, frames, callback, retract)
     shown = target.measure.points if target.measure.points.is_floating_point() else None
     return descend(start, weights, objective, options, numpy, None if shown is None else _check.to_array(shown, numpy))
 
@@ -180,26 +185,21 @@ class FlowOptions:
     tol: float
     frames: int
     callback: Callback | None
+    retract: Callable[[Tensor], Tensor]  # to points for which the cost is defined
     whole: bool = True  # else losses are those of parts, which tell little of each other
 
     def __post_init__(self) -> None:
-        if (
-            self.steps < 1
-            or self.frames < 2
-            or not 0 <= self.momentum < 1
-            or not self.step > 0
-            or not 0 <= self.tol < 1
-        ):
-            raise ValueError(
-                "a flow needs steps >= 1, frames >= 2, 0 <= momentum < 1, step > 0 and 0 <= tol < 1; got "
-                f"{self.steps}, {self.frames}, {self.momentum}, {self.step} and {self.tol}."
-            )
+        _options.whole(self.steps, "steps")
+        _options.whole(self.frames, "frames", 2)
+        _check.positive(self.step, "step")
+        _options.share(self.momentum, "momentum")
+        _options.share(self.tol, "tol")
 
 
 def descend(
     z: Tensor,
     mass: Tensor,
-    objective: Callable[[Tensor], tuple[float, Tensor]],
+    objective: Objective,
     options: FlowOptions,
     numpy: bool,
     target: Any,
@@ -218,8 +218,8 @@ def descend(
         status, options = FlowStatus.NOT_FINITE, replace(options, steps=0)
     try:
         for n in range(1, options.steps + 1):
-            ahead = options.momentum * velocity - rate * slope
-            value, gradient = objective(z + ahead)
+            ahead = options.retract(z + options.momentum * velocity - rate * slope)
+            value, gradient = _or_infinite(objective, ahead)
             finite = bool(np.isfinite(value)) and bool(torch.isfinite(gradient).all())
             if options.adaptive and (not finite or value > losses[-1]):
                 velocity, rate, halvings = torch.zeros_like(z), rate / 2, halvings + 1
@@ -230,7 +230,7 @@ def descend(
             if not finite or value > RISE * losses[0]:
                 status = FlowStatus.DIVERGED if finite else FlowStatus.NOT_FINITE
                 break
-            z, velocity, slope, halvings = z + ahead, ahead, gradient / safe, 0
+            z, velocity, slope, halvings = ahead, ahead - z, gradient / safe, 0
             rate = GROWTH * rate if options.adaptive else rate
             losses.append(value)
             best = min(best, (value, z), key=lambda pair: pair[0]) if options.whole else (value, z)
@@ -254,3 +254,12 @@ def descend(
     if status is FlowStatus.INTERRUPTED:
         raise FlowInterrupted(flow)
     return flow
+
+
+def _or_infinite(objective: Objective, z: Tensor) -> tuple[float, Tensor]:
+    """The loss and its gradient; infinite where they are not defined, since the points went where
+    the cost is not, or so far apart that the temperature is too low."""
+    try:
+        return objective(z)
+    except ValueError:
+        return np.inf, torch.zeros_like(z)

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gromap import _check
+from gromap import _check, _options
 from gromap._pair import LARGE, Pair, spaces_of
 from gromap._plan import Plan
 from gromap._solution import Status
@@ -28,7 +28,15 @@ from gromap._threads import one_thread, threads_for
 from gromap._torch import svd
 from gromap.geometry.costs import as_cost
 from gromap.geometry.indexed_costs import Indexed
-from gromap.learn.envelope import Sensitivity, SolvedPair, point_gradient, sensitivity, solved, weight_gradient
+from gromap.learn.envelope import (
+    Sensitivity,
+    SolvedPair,
+    point_gradient,
+    self_sensitivity,
+    sensitivity,
+    solved,
+    weight_gradient,
+)
 from gromap.learn.starts import Identity, LastCall
 from gromap.search.starts import as_start
 from gromap.solvers import CntGW, KernelGW, Loop, Multiscale, Solver
@@ -106,7 +114,7 @@ class GromovLoss(torch.nn.Module):
             method = method.for_gradients()
         else:
             _check.choice(method, ["auto", "cnt", "kernel", "multiscale"], "method")
-        self.method, self.dim, self.init, self.seed = method, dim, init, seed
+        self.method, self.dim, self.init, self.seed = method, dim, init, _options.seed(seed)
         self.reset()
 
     def reset(self) -> None:
@@ -122,14 +130,17 @@ class GromovLoss(torch.nn.Module):
         return f"cost={self.cost}, epsilon={self.epsilon:g}, debias={self.debias}, method={self.method!r}"
 
     def forward(self, X: Any, Y: Any, a: Any = None, b: Any = None) -> Tensor:
-        batch = [len(Z) for Z in (X, Y) if not isinstance(Z, Space) and getattr(Z, "ndim", 2) == 3]
-        if not batch:
+        given = [(X, 2, "X"), (Y, 2, "Y"), (a, 1, "a"), (b, 1, "b")]
+        batches = {name: len(z) for z, one, name in given if _is_batch(z, one)}
+        if not batches.keys() & {"X", "Y"}:
             return self._value(X, Y, a, b, 0)
-        if len(set(batch)) > 1:
+        if len(set(batches.values())) > 1 or 0 in batches.values():
+            sizes = ", ".join(f"{size} of {name}" for name, size in batches.items())
             raise ValueError(
-                f"X and Y are batches of {batch[0]} and {batch[1]} clouds: give as many of each, or one of one side."
+                f"batches need as many items each, one or more, and have {sizes}: what counts for all items is given "
+                "once, without a batch axis."
             )
-        items = (tuple(_item(z, k, whole) for z, whole in ((X, 2), (Y, 2), (a, 1), (b, 1))) for k in range(batch[0]))
+        items = (tuple(z[k] if _is_batch(z, one) else z for z, one, _ in given) for k in range(max(batches.values())))
         return torch.stack([self._value(x, y, u, v, k) for k, (x, y, u, v) in enumerate(items)])
 
     def _value(self, X: Any, Y: Any, a: Any, b: Any, item: int) -> Tensor:
@@ -181,9 +192,8 @@ class GromovLoss(torch.nn.Module):
             left, right = _lower(cross, left, 0, solver), _lower(cross, right, 1, solver)
         memory.left, memory.right = left, right
 
-        # a self term has its space on both sides, which are alike: -½ counts twice
-        def depends_on(side: int) -> Sensitivity:
-            return sensitivity(cross, side) + sensitivity((left, right)[side], side).times(-1.0)
+        def depends_on(side: int) -> Sensitivity:  # a self term has its space on both sides: -½ counts twice
+            return sensitivity(cross, side) + self_sensitivity((left, right)[side]).times(-1.0)
 
         return cross.value - 0.5 * (left.value + right.value), depends_on
 
@@ -303,6 +313,6 @@ def _device(X: Any, Y: Any) -> torch.device:
     return next((Z.device for Z in (X, Y) if isinstance(Z, Tensor | Space)), torch.device("cpu"))
 
 
-def _item(z: Any, k: int, axes: int) -> Any:
-    """The k-th of a batch; what has no batch axis counts for all."""
-    return z[k] if not isinstance(z, Space) and getattr(z, "ndim", 0) > axes else z
+def _is_batch(z: Any, axes: int) -> bool:
+    """Whether it has one axis more than a single item; what has not counts for all of a batch."""
+    return not isinstance(z, Space) and getattr(z, "ndim", 0) == axes + 1

@@ -100,14 +100,21 @@ def match(
         _tell(callback, "sharpen")
         end = solve(x, y, epsilon=epsilon, init=sol, progress=progress, callback=_prefixed("sharpen", callback))
     except Interrupted as error:
+        if error.state.is_empty:
+            return _kept(sol)
         _tell(callback, "keep the best so far; Ctrl-C again to leave at once")
         best = solve(x, y, epsilon=temperature, init=error.state, max_iter=1)
         return replace(best, status=Status.INTERRUPTED)
     except KeyboardInterrupt:  # between two steps of the solver
-        if sol is None:
-            raise
-        return replace(sol, status=Status.INTERRUPTED)
+        return _kept(sol)
     return replace(end, stats=_joined(sol.stats, end.stats))
+
+
+def _kept(sol: Solution | None) -> Solution:
+    """What Ctrl-C leaves where the solve under way has nothing to show."""
+    if sol is None:
+        raise KeyboardInterrupt
+    return replace(sol, status=Status.INTERRUPTED)
 
 
 def auto_cost(meshes: Sequence[Mesh]) -> str:

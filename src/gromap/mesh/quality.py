@@ -5,21 +5,63 @@
     smoothness  Dirichlet energy of T over the target's area: 1 for an isometry, 0 for a
                 constant map, much more than 1 for a rough one
 
-All three are free of units.
+All three are free of units. `orientation` tells mirrored matches from others.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+import torch
 
+from gromap._plan import Plan
 from gromap.mesh import geodesic
 from gromap.mesh.mesh import Mesh
+from gromap.search.chirality import orientation as measure
 
+CLEAR = 0.1  # orientation beyond which it is told; blurred matches of bodies have 0.2
+THIN = 1e-3  # of the width: thinner shapes have no left and right in space
 Distances = Callable[[np.ndarray], np.ndarray]  # vertices (S,) -> their distances to all vertices (S, M)
+
+
+@dataclass(frozen=True)
+class Orientation:
+    """Whether a match keeps left and right apart, which Gromov-Wasserstein cannot see."""
+
+    hand: float  #: from -1, mirrored, to 1: the share of small tetrahedra that are not turned over, less the others
+
+    @property
+    def word(self) -> str:
+        """ "kept", "mirrored" or "unclear"."""
+        if not abs(self.hand) >= CLEAR:  # or NaN
+            return "unclear"
+        return "kept" if self.hand > 0 else "mirrored"
+
+    def __str__(self) -> str:
+        return f"left and right  {self.word} ({self.hand:+.2f})"
+
+
+def orientation(plan: Plan, source: np.ndarray, target: np.ndarray) -> Orientation | None:
+    """Of the match of the points of two shapes; None where one of them is flat, or not in space.
+
+    >>> import gromap
+    >>> X = np.random.default_rng(0).normal(size=(80, 3)) * [3, 2, 1]
+    >>> X[:, 1] += 0.3 * X[:, 0] ** 2 + X[:, 2]
+    >>> [orientation(gromap.solve(X, Y).plan, X, Y).word for Y in (X, -X)]
+    ['kept', 'mirrored']
+    """
+    if not all(z.ndim == 2 and z.shape[1] == 3 and _is_solid(z) for z in (source, target)):
+        return None
+    images = replace(plan, numpy=False).conditional_mean(np.asarray(target, np.float64))
+    return Orientation(measure(torch.as_tensor(np.asarray(source, np.float64)), images.cpu()))
+
+
+def _is_solid(points: np.ndarray) -> bool:
+    size = np.linalg.svd(points.astype(np.float64) - points.mean(0), compute_uv=False)
+    return bool(size[2] > THIN * size[0])
 
 
 @dataclass(frozen=True, eq=False)

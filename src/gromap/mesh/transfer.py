@@ -43,11 +43,7 @@ def push_labels(plan: Plan, labels: Any) -> tuple[np.ndarray, np.ndarray]:
     >>> bool((push_labels(plan, X[:, 0] > 0)[0] == (X[::-1, 0] > 0)).mean() > 0.9)
     True
     """
-    names, index = np.unique(np.asarray(labels), return_inverse=True)
-    if index.shape != (plan.shape[0],):
-        raise ValueError(f"expected {plan.shape[0]} labels, one for each source point, got shape {np.shape(labels)}.")
-    shares = push(replace(plan, numpy=True), np.eye(len(names))[index])
-    return names[shares.argmax(1)], shares.max(1)
+    return replace(plan.T, numpy=True).majority(np.asarray(labels))
 
 
 def colored(target: Mesh, source: Mesh, plan: Plan) -> Mesh:

@@ -24,6 +24,7 @@ from gromap._plan import Plan
 from gromap._solution import Solution
 from gromap.mesh import Mesh
 from gromap.mesh.mesh import in_space
+from gromap.mesh.quality import orientation
 from gromap.report import paint, pose
 from gromap.report.panel import landscape_tab, match_tab
 from gromap.report.payload import block, probe_blocks
@@ -74,6 +75,7 @@ def write_report(
     labels, error = _check_labels(labels, len(source.vertices)), _check_error(error, len(source.vertices))
     _check_landscape(landscape, plan)
 
+    hand = orientation(plan, source.vertices, target.vertices)
     points = in_space(source.vertices), in_space(target.vertices)
     frame = pose.upright(points[0])
     fields = paint.fields_of(source, points[0], frame, labels, error)
@@ -102,7 +104,7 @@ def write_report(
         "ramp": paint.RAMP.tolist(),
     }
     text = _page(
-        title or "A match by gromap", facts, match_tab(solution, settings), landscape_tab(landscape, len(painted))
+        title or "A match by gromap", facts, match_tab(solution, settings, hand), landscape_tab(landscape, len(painted))
     )
     before, after = text.split("<!--blocks-->")
     with replacing(path) as temporary, temporary.open("w", encoding="utf-8") as file:

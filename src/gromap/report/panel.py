@@ -9,17 +9,27 @@ import numpy as np
 
 from gromap._solution import Solution
 from gromap._stats import Stats
+from gromap.mesh.quality import Orientation
 from gromap.report import charts
 from gromap.search.landscape import Landscape
 
+MIRRORED = (
+    "Mirrored: left and right are exchanged, which Gromov-Wasserstein cannot see. The target is turned as if they were "
+    "not."
+)
 GRID = 30  # values along each side of the plane of the minima
 
 
-def match_tab(solution: Solution, settings: Mapping[str, object] | None) -> str:
-    """What the solver reports: the values, how they were reached, and the settings."""
+def match_tab(solution: Solution, settings: Mapping[str, object] | None, hand: Orientation | None) -> str:
+    """What the solver reports: the values, how they were reached, and the settings.  hand: whether
+    the match keeps left and right, where that is known."""
     stats, history = solution.stats, solution.history
     mood = "good" if solution.converged else "bad"
-    parts = [f'<p class="status {mood}">{escape(solution.status.value)}</p>', charts.table(_rows(solution, stats))]
+    parts = [f'<p class="status {mood}">{escape(solution.status.value)}</p>']
+    if hand is not None and hand.word == "mirrored":
+        parts.append(f'<p class="status bad">{MIRRORED}</p>')
+    rows = [] if hand is None else [("Left and right", f"{hand.word} ({hand.hand:+.2f})")]
+    parts.append(charts.table(_rows(solution, stats) + rows))
     if len(history["energy"]) > 1:
         parts.append(charts.chart("Energy at each outer step", {"energy": history["energy"]}))
         parts.append(charts.chart("Misplaced mass at each outer step", {"mass": history["marginal_error"]}, log=True))

@@ -47,10 +47,22 @@ def handedness(problem: CntProblem) -> Callable[[CntProblem, Tensor, Potentials]
         )
         v = g + problem.log_b
         moved = score.apply(-score.lse(v), v, py.to(problem.y)).double()
-        before, after = _volumes(px[some], corners), _volumes(moved, corners)
-        return float((before * after.sign()).sum() / before.abs().sum().clamp(min=1e-300))
+        return _kept(px[some], moved, corners)
 
     return hand
+
+
+def orientation(points: Tensor, images: Tensor) -> float:
+    """The same for points in space and where they are sent, (N, 3) both: > 0 where left and right
+    are kept apart, < 0 where the images are mirrored."""
+    points, images = points.double(), images.double()
+    some = torch.randperm(len(points), generator=torch.Generator().manual_seed(0))[:SAMPLED_POINTS].to(points.device)
+    return _kept(points[some], images[some], _corners(points[some]))
+
+
+def _kept(points: Tensor, images: Tensor, corners: Tensor) -> float:
+    before, after = _volumes(points, corners), _volumes(images, corners)
+    return float((before * after.sign()).sum() / before.abs().sum().clamp(min=1e-300))
 
 
 def _corners(points: Tensor) -> Tensor:

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gromap import _check
+from gromap import _check, _options
 from gromap._files import read, save_figure, write
 from gromap._pair import Pair
 from gromap._plan import Plan
@@ -107,7 +107,7 @@ class Landscape:
 
     def refine(self, k: int = 3, *, method: str | Solver = "auto", epsilon: float | None = None) -> list[Solution]:
         """The k lowest minima taken to full resolution.  epsilon: None = that of the landscape."""
-        pair = self._pair()
+        pair, k = self._pair(), _options.whole(k, "k")
         if epsilon is not None:
             pair = replace(pair, eps=_check.positive(epsilon, "epsilon"))
         solver = as_solver(method, pair)
@@ -225,14 +225,13 @@ def landscape(
     >>> len(land), land.basins.sum().round(6).item()
     (2, 1.0)
     """
-    if not _check.is_count(starts):
-        raise ValueError(f"landscape needs starts >= 1, got {starts!r}.")
+    starts, points = _options.whole(starts, "starts"), _options.whole(points, "points", 2)
     pair = Pair.of(X, Y, a, b, cost=cost, epsilon=epsilon, scale=scale, dim=dim, device=device, seed=seed)
     solver = CntGW()
     solver.check(pair)
     coarse = solver.problem(pair).coarser(points, points)
     tol = Loop.tol * coarse.unit
-    gamma = torch.cat([sign_flips(*coarse.spread), random_starts(*coarse.spread, starts, seed)])[:starts]
+    gamma = torch.cat([sign_flips(*coarse.spread), random_starts(*coarse.spread, starts, pair.seed)])[:starts]
     with one_thread():
         parts = [descend(coarse, part, ROUGHLY * tol) for part in split(gamma, BATCH)]
         gamma, energy, count = (torch.cat(z) for z in zip(*((m.gamma, m.energy, m.count) for m in parts), strict=True))
@@ -241,4 +240,4 @@ def landscape(
     continuous = len(found) > max(LISTED, starts // 3)
     if continuous:
         found = found.take(list(range(LISTED)))
-    return Landscape(found, coarse, int(starts), continuous, pair)
+    return Landscape(found, coarse, starts, continuous, pair)

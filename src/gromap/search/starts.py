@@ -240,6 +240,8 @@ def as_start(init: Any, pair: Pair, method: str = "") -> Start:
 def _of_solution(init: Solution | State, pair: Pair, method: str) -> Start:
     """From its potentials if there are as many points, else from its plan or its linear map."""
     state, plan = (init.state, init.plan) if isinstance(init, Solution) else (init, None)
+    if plan is None and state.is_empty:
+        return Search()
     fits = plan is not None and plan.shape == pair.shape
     if state.f is not None and state.g is not None and (len(state.f), len(state.g)) == pair.shape:
         return Continued(state, plan if fits else None)

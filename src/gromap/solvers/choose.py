@@ -6,7 +6,7 @@ from dataclasses import replace
 from importlib.util import find_spec
 from typing import Any
 
-from gromap import _check
+from gromap import _check, _options
 from gromap._pair import LARGE, Pair
 from gromap.geometry.indexed_costs import Precomputed
 from gromap.solvers import METHODS, CntGW, KernelGW, Multiscale, Solver
@@ -42,9 +42,7 @@ def as_solver(
         raise TypeError(f"method must be one of {known}, or a solver such as gromap.CntGW(...), got {kind}.")
     loop = solver.loop
     if max_iter is not None:
-        if not _check.is_count(max_iter):
-            raise ValueError(f"max_iter must be an integer >= 1, got {max_iter!r}.")
-        loop = replace(loop, max_iter=int(max_iter))
+        loop = replace(loop, max_iter=_options.whole(max_iter, "max_iter"))
     if tol is not None:
         loop = replace(loop, tol=_check.positive(tol, "tol"))
     solver = solver if loop is solver.loop else solver.with_loop(loop)

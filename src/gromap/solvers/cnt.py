@@ -17,11 +17,11 @@ from gromap._plan import Plan
 from gromap._space import Space
 from gromap.geometry.measure import coarsen
 from gromap.solvers.loop import AlternatingSolver
+from gromap.solvers.memory import linear_memory
 from gromap.solvers.objective import constant, lifted_score, quartic
 from gromap.solvers.protocol import Bilinear, Loop
 from gromap.transport import Grid, LowRank, Score, split_cells
 
-FIXED_BYTES = {"cpu": 300 << 20, "cuda": 1 << 30}  # of tiles, and of the exact embedding of few points
 TRUNCATED_PAIRS = {"cpu": 8_000**2, "cuda": 40_000**2}  # pairs of points from which it pays to leave out tiles
 
 
@@ -66,13 +66,6 @@ class CntGW(AlternatingSolver):
 
     def for_gradients(self) -> CntGW:
         return replace(self, exact_norms=True)
-
-
-def linear_memory(pair: Pair) -> int:
-    """Bytes of embeddings, features and lifted features, about."""
-    axes = max(s.likely_axes for s in (pair.x, pair.y))
-    each = 24 * (axes + 8) + 2 * pair.itemsize * axes + 256 * -(-3 * (axes + 1) // 64)
-    return sum(pair.shape) * each + FIXED_BYTES[pair.device.type]
 
 
 @dataclass(frozen=True)

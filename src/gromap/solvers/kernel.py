@@ -20,6 +20,7 @@ from gromap._threads import all_threads
 from gromap.geometry.embedding import kernel_matrix
 from gromap.solvers.cnt import CntProblem, embedded_problem, map_of_plan
 from gromap.solvers.loop import AlternatingSolver
+from gromap.solvers.memory import dense_memory
 from gromap.solvers.protocol import Bilinear, Loop
 from gromap.transport import Dense, Score
 
@@ -43,19 +44,13 @@ class KernelGW(AlternatingSolver):
 
     def memory(self, pair: Pair) -> int:
         """Bytes that a solve takes at most, about: quadratic in the points."""
-        return dense_memory(pair, plans=7)
+        return dense_memory(pair, plans=8)
 
     def problem(self, pair: Pair) -> KernelProblem:
         return KernelProblem(pair)
 
     def for_gradients(self) -> KernelGW:
         return self
-
-
-def dense_memory(pair: Pair, plans: int) -> int:
-    """Bytes of the cost and kernel matrices, and of so many (N, M) arrays."""
-    n, m = pair.shape
-    return pair.itemsize * (2 * n * n + 2 * m * m + plans * n * m)
 
 
 class KernelProblem(Bilinear):

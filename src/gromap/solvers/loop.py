@@ -118,7 +118,7 @@ def alternate(
         if options.adaptive and status == Status.CONVERGED:
             duals = _tightened(problem, score, duals, options, events[-1].value)
     except KeyboardInterrupt:
-        raise Interrupted(_state(problem, gamma, duals, energy)) from None
+        raise Interrupted(state_of(problem, gamma, duals, energy)) from None
     return Outcome(gamma, score, duals, energy, status, events, minima=minima)
 
 
@@ -203,13 +203,13 @@ def run_steps(problem: Stepping, begin: Begin, options: Loop, callback: Callback
             if status is not None:
                 break
     except KeyboardInterrupt:
-        raise Interrupted(_state(problem, gamma, duals, torch.tensor(torch.inf))) from None
+        raise Interrupted(state_of(problem, gamma, duals, torch.tensor(torch.inf))) from None
     assert status is not None  # steps go on without end
     end = torch.tensor(events[-1].value)
     return Outcome(gamma, problem.score(gamma), duals, end, status, events, minima=begin.minima)
 
 
-def _state(problem: Problem, gamma: Any, duals: Potentials, energy: Tensor) -> State:
+def state_of(problem: Problem, gamma: Any, duals: Potentials, energy: Tensor) -> State:
     """What is known so far; of a batch of starts, the best Γ."""
     if duals.f.ndim > 1:
         return State(gamma[int(energy.argmin()) if energy.ndim else 0])

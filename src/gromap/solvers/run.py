@@ -16,10 +16,11 @@ from gromap import _check
 from gromap._pair import Pair
 from gromap._plan import Plan
 from gromap._progress import Event, Progress
-from gromap._solution import Solution, State, Status
+from gromap._solution import Interrupted, Solution, State, Status
 from gromap._stats import Stats
 from gromap._threads import one_thread, threads_for
 from gromap.solvers.cnt import map_of_plan
+from gromap.solvers.loop import state_of
 from gromap.solvers.protocol import Callback, Loop, Outcome, Problem, Solver, Start
 from gromap.transport.sinkhorn import half_step
 
@@ -49,8 +50,11 @@ def solve_pair(
         with one_thread():
             outcome = solver.run(problem, start, watch)
             clock.append(time.perf_counter() - outcome.events[-1].seconds)
-            plan = finish(problem, outcome, pair.numpy)
-            solution = _solution(pair, solver, problem, outcome, plan)
+            try:
+                plan = finish(problem, outcome, pair.numpy)
+                solution = _solution(pair, solver, problem, outcome, plan)
+            except KeyboardInterrupt:
+                raise Interrupted(state_of(problem, outcome.gamma, outcome.duals, outcome.energy)) from None
         clock.append(time.perf_counter())
         if show:
             show.close()

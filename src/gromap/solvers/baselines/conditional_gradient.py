@@ -28,6 +28,7 @@ from gromap._torch import from_numpy
 from gromap.solvers.baselines.wrapped import WrappedProblem
 from gromap.solvers.kernel import KernelProblem, Operator, total
 from gromap.solvers.loop import run_steps
+from gromap.solvers.memory import dense_memory
 from gromap.solvers.protocol import Callback, Loop, Outcome, SolverDefaults, Start, Stepping
 from gromap.transport import Dense
 
@@ -78,8 +79,7 @@ class ConditionalGradientGW(SolverDefaults):
     def memory(self, pair: Pair) -> int:
         """Bytes that a solve takes at most, about: quadratic in the points, in float64 for the
         linear program."""
-        n, m = pair.shape
-        return 8 * (2 * n * n + 2 * m * m + 10 * n * m)
+        return dense_memory(pair, plans=13, itemsize=8)
 
     def problem(self, pair: Pair) -> ConditionalGradientProblem:
         return ConditionalGradientProblem(KernelProblem(pair, centered=False))

@@ -16,8 +16,9 @@ from functools import cached_property
 from torch import Tensor
 
 from gromap._pair import Pair
-from gromap.solvers.cnt import CntGW, CntProblem, embedded_problem, linear_memory
+from gromap.solvers.cnt import CntGW, CntProblem, embedded_problem
 from gromap.solvers.loop import AlternatingSolver
+from gromap.solvers.memory import linear_memory
 from gromap.solvers.protocol import PUBLISHED, Loop
 from gromap.transport import Score
 

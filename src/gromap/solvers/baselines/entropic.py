@@ -15,8 +15,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gromap._pair import Pair
-from gromap.solvers.kernel import KernelGW, KernelProblem, dense_memory
+from gromap.solvers.kernel import KernelGW, KernelProblem
 from gromap.solvers.loop import AlternatingSolver
+from gromap.solvers.memory import dense_memory
 from gromap.solvers.protocol import PUBLISHED, Loop
 
 
@@ -41,7 +42,7 @@ class EntropicGW(AlternatingSolver):
 
     def memory(self, pair: Pair) -> int:
         """Bytes that a solve takes at most, about: quadratic in the points."""
-        return dense_memory(pair, plans=7)
+        return dense_memory(pair, plans=8)
 
     def problem(self, pair: Pair) -> KernelProblem:
         return KernelProblem(pair, centered=False)

@@ -31,8 +31,8 @@ from gromap._torch import split
 from gromap.geometry.measure import coarsen, nearest
 from gromap.solvers.baselines.lowrank_cost import LowRankCostProblem
 from gromap.solvers.baselines.wrapped import WrappedProblem
-from gromap.solvers.cnt import linear_memory
 from gromap.solvers.loop import run_steps
+from gromap.solvers.memory import linear_memory
 from gromap.solvers.protocol import Callback, Loop, Outcome, SolverDefaults, Start, Stepping
 from gromap.transport import Mixture
 from gromap.transport.sinkhorn import Sinkhorn
@@ -92,7 +92,7 @@ class LowRankGW(SolverDefaults):
 
     def memory(self, pair: Pair) -> int:
         """Bytes that a solve takes at most, about: linear in the points."""
-        return linear_memory(pair) + 12 * pair.itemsize * self.rank * sum(pair.shape)
+        return linear_memory(pair, signed=True) + 12 * pair.itemsize * self.rank * sum(pair.shape)
 
     def problem(self, pair: Pair) -> LowRankProblem:
         return LowRankProblem(LowRankCostProblem(pair), self.rank)

@@ -20,8 +20,9 @@ from gromap._pair import Pair
 from gromap._plan import Plan
 from gromap._space import Space
 from gromap.geometry.embedding import AUTO_AXES, signed_factors
-from gromap.solvers.cnt import CntGW, CntProblem, embedded_problem, linear_memory, map_of_plan
+from gromap.solvers.cnt import CntGW, CntProblem, embedded_problem, map_of_plan
 from gromap.solvers.loop import AlternatingSolver
+from gromap.solvers.memory import linear_memory
 from gromap.solvers.objective import bilinear_score
 from gromap.solvers.protocol import PUBLISHED, Bilinear, Loop
 from gromap.transport import LowRank, Score
@@ -49,7 +50,7 @@ class LowRankCostGW(AlternatingSolver):
 
     def memory(self, pair: Pair) -> int:
         """Bytes that a solve takes at most, about: linear in the points."""
-        return linear_memory(pair)
+        return linear_memory(pair, signed=True)
 
     def problem(self, pair: Pair) -> LowRankCostProblem:
         return LowRankCostProblem(pair)

@@ -23,8 +23,9 @@ from torch import Tensor
 from gromap._pair import Pair
 from gromap._plan import Plan
 from gromap.solvers.baselines.wrapped import WrappedProblem
-from gromap.solvers.kernel import KernelProblem, Operator, dense_memory, total
+from gromap.solvers.kernel import KernelProblem, Operator, total
 from gromap.solvers.loop import AlternatingSolver
+from gromap.solvers.memory import dense_memory
 from gromap.solvers.protocol import PUBLISHED, Alternating, Loop
 from gromap.transport import Dense, Score
 
@@ -59,7 +60,7 @@ class ProximalGW(AlternatingSolver):
 
     def memory(self, pair: Pair) -> int:
         """Bytes that a solve takes at most, about: quadratic in the points."""
-        return dense_memory(pair, plans=9)
+        return dense_memory(pair, plans=10)
 
     def problem(self, pair: Pair) -> ProximalProblem:
         return ProximalProblem(KernelProblem(pair, centered=self.kernel))

@@ -22,8 +22,8 @@ from gromap._plan import Plan
 from gromap.geometry.measure import own_generator
 from gromap.solvers.baselines.lowrank_cost import LowRankCostProblem
 from gromap.solvers.baselines.wrapped import WrappedProblem
-from gromap.solvers.cnt import linear_memory
 from gromap.solvers.loop import AlternatingSolver
+from gromap.solvers.memory import linear_memory
 from gromap.solvers.protocol import PUBLISHED, Alternating, Loop
 from gromap.transport import Dense, LowRank, Score
 
@@ -57,7 +57,7 @@ class SampledGW(AlternatingSolver):
 
     def memory(self, pair: Pair) -> int:
         """Bytes that a solve takes at most, about: linear in the points."""
-        return linear_memory(pair) + 8 * pair.itemsize * self.samples * sum(pair.shape)
+        return linear_memory(pair, signed=True) + 8 * pair.itemsize * self.samples * sum(pair.shape)
 
     def problem(self, pair: Pair) -> SampledProblem:
         return SampledProblem(LowRankCostProblem(pair), self.samples)
