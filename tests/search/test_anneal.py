@@ -11,9 +11,10 @@ import torch
 from gromap import CntGW, SearchBudget
 from gromap._pair import Pair
 from gromap._plan import round_to
+from gromap.search import anneal
 from gromap.search.anneal import SmallPair
-from gromap.search.proposals import random_starts
-from tests.conftest import cloud
+from gromap.search.proposals import paired, random_starts
+from tests.conftest import cloud, rotation
 
 BUDGET = SearchBudget()
 
@@ -115,3 +116,24 @@ def test_shaken_minima_are_near_them():
     assert float(noise.square().sum((-2, -1)).mean() / size) == pytest.approx(0.25, rel=0.3)
     share = noise.square().mean(0).sqrt() / axes  # alike along all axes
     assert float(share.max()) < 2 * float(share.min())
+
+
+def test_a_copy_stays_where_it_starts():
+    """With potentials of an isometry, a cold start at the right match is not lost."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(40, 3))
+    y = x @ rotation(3)
+    problem = CntGW().problem(Pair.of(x, y, epsilon=1e-3))
+    pair = SmallPair(problem, torch.float64)
+    right = pair.units(paired(problem.x, problem.y, problem.a, problem.b))
+    end = pair.cool(right, torch.zeros(1), 1e-3 / pair.unit, BUDGET)
+    torch.testing.assert_close(end.gamma, right, rtol=0, atol=0.05 * float(right.abs().max()))
+    assert paired(problem.x, problem.y[:30], problem.a, problem.b[:30]).shape[0] == 0
+
+
+def test_axes_of_one_variance_are_kept_together():
+    size = torch.linspace(2, 1, 30, dtype=torch.float64)
+    size[18:22] = size[20].clone()
+    points = torch.cat([size.diag(), -size.diag()])
+    _, kept = anneal._leading_axes(points, torch.full((60,), 1 / 60, dtype=torch.float64), 0.5)
+    assert kept.shape == (60, 22)  # and not 20

@@ -18,7 +18,7 @@ energy, which serve at any temperature.
 from __future__ import annotations
 
 import math
-from functools import reduce
+from functools import cached_property, reduce
 from typing import NamedTuple
 
 import torch
@@ -35,6 +35,7 @@ from gromap.transport.tiles import LOG2E, cuts
 
 FARTHEST = 80.0  # nats that a potential moves in one outer step, at most: its exponential is a float32
 FEW_AXES = 20  # that are never too many
+ALIKE = 1e-4  # relative gap of variances that may be one, in single precision
 PART_ENTRIES = 1 << 16  # of the plans of a batch from which a second thread pays
 LOOK = 5  # Sinkhorn steps between two looks at the marginals
 
@@ -94,6 +95,13 @@ class SmallPair:
     def cut(self) -> bool:
         """Whether axes of the problem were left out."""
         return self.turn_x is not None or self.turn_y is not None
+
+    @cached_property
+    def copy_potential(self) -> Tensor:
+        """-½ s_jj of Y against itself, the potential of a match that is an isometry: Sinkhorn is
+        nearly done where a start is near one, and no start is lost to cold potentials.  (M,)"""
+        covariance = self.y.mT @ (self.b[:, None] * self.y)
+        return -8 * ((self.y @ covariance) * self.y).sum(1) - 2 * self.ny.to(self.y).square()
 
     def units(self, gamma: Tensor) -> Tensor:
         """Linear maps of the problem in the units and axes here.  (B, D, E)"""
@@ -196,9 +204,9 @@ class SmallPair:
 
     def cool(self, gamma: Tensor, hot: Tensor, eps: float, budget: SearchBudget, g: Tensor | None = None) -> Cooled:
         """Each start from a temperature of its own, in shares of `heat`, down to eps, and some
-        steps there.  hot: (B,)"""
+        steps there.  hot: (B,)  g: None = `copy_potential`."""
         hot = (self.heat * hot.to(gamma)).clamp(min=eps)
-        g = gamma.new_zeros(len(gamma), len(self.b)) if g is None else g
+        g = self.copy_potential.expand(len(gamma), -1) if g is None else g
         rungs = max(1, math.ceil(math.log(max(float(hot.max()) / eps, 1.0)) / math.log(budget.cooling) - 1e-9))
 
         def down(some: slice) -> Cooled:
@@ -284,7 +292,10 @@ def _leading_axes(z: Tensor, weights: Tensor, share: float) -> tuple[Tensor | No
     keep = min(len(z), z.shape[1], 1 + int((held < share - 1e-12).sum()))
     if keep == z.shape[1]:
         return None, z
-    turn = turn[:, : max(keep, min(FEW_AXES, len(z)))]
+    keep = max(keep, min(FEW_AXES, len(z)))
+    while keep < len(theta) and float(theta[keep]) > (1 - ALIKE) * float(theta[keep - 1]) > 0:
+        keep += 1  # a part of a repeated eigenvalue has axes of its own on each side
+    turn = turn[:, :keep]
     return turn, z @ turn
 
 

@@ -69,12 +69,12 @@ class SearchBudget:
     """Starts, before the shaking, that must have come to the lowest minimum to be trusted a bit
     more."""
 
-    agreed_patience: int = 2
-    """Rounds that find nothing lower before these end, where so many agree: a graph was 16 % too
-    high where ten did, with 1."""
+    agreed_patience: int = 1
+    """Rounds that find nothing lower before these end, where so many agree: without any, 21 of 100
+    problems are missed by 0.1 %, with 1 or 2 it is 4 or 3."""
 
     patience: int = 6
-    """The same where they do not."""
+    """The same where they do not; 4 miss one problem more."""
 
     rounds: int = 12
     """Of shaking, at most."""
@@ -116,5 +116,5 @@ class SearchBudget:
     """Relative gap of energies within which left and right may decide (Search(chirality=True))."""
 
     def rounds_of(self, fused: bool, entries: int) -> int:
-        """How many rounds of so many entries of plans each may be run: two at the least."""
+        """How many rounds of so many entries of plans each may be run: two at the least, if any."""
         return self.rounds if fused else min(self.rounds, max(2, self.shaken_pairs // entries))

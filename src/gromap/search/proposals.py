@@ -1,5 +1,5 @@
-"""Linear maps to start from: sign flips of the leading axes, matched profiles of distances, random
-ones."""
+"""Linear maps to start from: sign flips of the leading axes, matched profiles of distances, rows as
+they are, random ones."""
 
 from __future__ import annotations
 
@@ -25,6 +25,15 @@ def sign_flips(sx: Tensor, sy: Tensor, axes: int = 3) -> Tensor:
     index = torch.arange(axes, device=sx.device)
     gamma[:, index, index] = signs * sx[:axes] * sy[:axes]
     return gamma
+
+
+def paired(x: Tensor, y: Tensor, a: Tensor, b: Tensor) -> Tensor:
+    """The map of clouds of as many points each that sends each row to the same row; none for
+    others.  (1, D, E) or (0, D, E)"""
+    if len(x) != len(y):
+        return x.new_zeros(0, x.shape[1], y.shape[1]).double()
+    mass = (a * b).double().sqrt()
+    return (x.double().mT @ ((mass / mass.sum())[:, None] * y.double()))[None]
 
 
 def random_starts(sx: Tensor, sy: Tensor, count: int, seed: int) -> Tensor:

@@ -5,7 +5,8 @@ shapes.
 batch on coarse clouds (anneal.py):
 
     1  Γ = 0; diag(±σ) on the leading axes, σ_d the largest correlation of both d-th axes; points
-       matched by their sorted distances to all others (Mémoli's third lower bound); random Γ
+       matched by their sorted distances to all others (Mémoli's third lower bound), or by their
+       order, where there are as many; random Γ
     2  all of them cool down, random ones from temperatures of their own
     3  in rounds, the best minima are shaken, heated and cool down again, until some rounds have
        found nothing lower
@@ -30,7 +31,7 @@ from gromap.geometry.measure import own_generator
 from gromap.search.anneal import Cooled, SmallPair
 from gromap.search.budget import SearchBudget
 from gromap.search.chirality import handedness
-from gromap.search.proposals import profile_scores, random_starts, sign_flips
+from gromap.search.proposals import paired, profile_scores, random_starts, sign_flips
 from gromap.search.start_plan import start_plan
 from gromap.solvers.cnt import CntProblem
 from gromap.solvers.loop import alternate
@@ -104,7 +105,8 @@ def best_start(
     floor = min(budget.floor, budget.critical_floor * pair.critical) * pair.heat
     eps = max(problem.eps / pair.unit, floor) * pair.unit
     try:
-        found, count = hunt(pair, eps / pair.unit, seed, search)  # 1 to 3
+        rows = paired(problem.x, problem.y, problem.a, problem.b)
+        found, count = hunt(pair, eps / pair.unit, seed, search, rows)  # 1 to 3
         minima = _minima(pair, found, count, eps)
         for k, (points, gap) in enumerate(budget.finer):  # 4
             if (here is not problem or pair.cut) and (len(minima) > 1 or k == 0):
@@ -121,12 +123,12 @@ def best_start(
         raise Interrupted(State(gamma if minima is None else minima.gamma[0])) from None
 
 
-def hunt(pair: SmallPair, eps: float, seed: int, search: Search) -> tuple[Cooled, Tensor]:
+def hunt(pair: SmallPair, eps: float, seed: int, search: Search, rows: Tensor | None = None) -> tuple[Cooled, Tensor]:
     """Lines 1 to 3: distinct minima at a temperature, the lowest first, and how many starts went
-    to each."""
+    to each.  rows: linear maps of the problem to start from as well."""
     budget, spread = search.budget, pair.problem.spread
     low, high = min(budget.heats[0], pair.critical), budget.heats[1]
-    others, heats = first_starts(pair, budget)
+    others, heats = first_starts(pair, budget, rows)
     flips = pair.units(sign_flips(*spread, budget.flipped_axes))[1:]
     random = pair.units(random_starts(*spread, search.starts, seed))
     hot = low * (high / low) ** torch.linspace(0, 1, len(random))
@@ -163,12 +165,13 @@ def shake(
     return found, ends
 
 
-def first_starts(pair: SmallPair, budget: SearchBudget) -> tuple[Tensor, Tensor]:
-    """Γ = 0 and matched profiles, and the temperatures that they cool from: once slowly, and once
-    as they are.  (S, D, E), (S,)"""
+def first_starts(pair: SmallPair, budget: SearchBudget, rows: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """Γ = 0, matched profiles and other known maps, and the temperatures that they cool from: once
+    slowly, and once as they are.  (S, D, E), (S,)"""
     zero = pair.x.new_zeros(1, pair.x.shape[1], pair.y.shape[1])
     alike = profile_scores(pair.x, pair.y, pair.a, pair.b, budget.blurs)
     known = torch.cat([zero, pair.matched(alike, budget.sinkhorn_steps, budget.marginal_tol)])
+    known = known if rows is None else torch.cat([known, pair.units(rows)])
     middle = budget.heat * min(budget.heats[0], pair.critical)
     hot = [budget.heats[1], *[middle] * len(known), *[0.0] * len(known)]
     return torch.cat([zero, known, known]), torch.tensor(hot)
@@ -196,7 +199,7 @@ def _look(
     if not alike:
         others, heats = first_starts(pair, budget)
         starts, hot = torch.cat([starts, others]), torch.cat([hot, heats.to(hot)])
-        g = torch.cat([g, g.new_zeros(len(others), g.shape[1])])
+        g = torch.cat([g, pair.copy_potential.expand(len(others), -1)])
     found = pair.ranked(pair.cool(starts, hot, cold, budget, g), cold, budget, budget.kept)
     found = found.take(slice(int((found.value <= _within(found.value, gap)).sum())))
     count = minima.count[pair.nearest(found.gamma, pair.units(minima.gamma))]
