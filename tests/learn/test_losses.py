@@ -86,18 +86,17 @@ def test_gradients_are_finite_differences(cost, eps, method, debias):
     assert loss.status is Status.CONVERGED
 
 
-@pytest.mark.parametrize("seed", [0, 1])
-def test_weight_gradients_of_a_cost_that_is_not_cnt(seed):
+def test_weight_gradients_of_a_cost_that_is_not_cnt():
     """The self coupling is block diagonal, so that potentials of a block are known up to a
     constant."""
-    (x, a), (y, _) = cloud(14, 2, seed), cloud(11, 2, seed + 5)
+    (x, a), (y, _) = cloud(14, 2, 0), cloud(11, 2, 5)
     x, y, a = torch.from_numpy(1.5 * x), torch.from_numpy(y), torch.from_numpy(a).requires_grad_()
     scale = Space(x, cost=Power(4)).scale
     loss = GromovLoss(cost=Power(4), epsilon=0.05, method=KernelGW(TIGHT), scale=scale)
     gradient = torch.autograd.grad(loss(x, y, a), a)[0]
     f, g = loss._memory[0].left.plan.potentials
     assert float((f - g).std()) > 1e-2  # else this is not a case
-    direction = torch.randn(14, generator=torch.Generator().manual_seed(seed), dtype=a.dtype)
+    direction = torch.randn(14, generator=torch.Generator().manual_seed(0), dtype=a.dtype)
     ends = [loss(x, y, a.detach() + sign * 1e-5 * direction) for sign in (1, -1)]
     assert float(gradient @ direction) == pytest.approx(float(ends[0] - ends[1]) / 2e-5, rel=1e-4)
 
