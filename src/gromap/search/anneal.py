@@ -18,6 +18,7 @@ energy, which serve at any temperature.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import cached_property, reduce
 from typing import NamedTuple
 
@@ -31,6 +32,7 @@ from gromap.search.descent import distinct
 from gromap.solvers.cnt import CntProblem
 from gromap.solvers.objective import quartic
 from gromap.transport.backend import fused_for
+from gromap.transport.cuda_graph import State, captured
 from gromap.transport.tiles import LOG2E, cuts
 
 FARTHEST = 80.0  # nats that a potential moves in one outer step, at most: its exponential is a float32
@@ -67,6 +69,7 @@ class SmallPair:
 
     def __init__(self, problem: CntProblem, dtype: torch.dtype, share: float = 1.0):
         self.problem, self.tiny = problem, 100 * torch.finfo(dtype).tiny
+        self._graphs: dict[tuple[int, SearchBudget], Callable[[State], State]] = {}
         sides = (problem.x, problem.a, problem.x_norms), (problem.y, problem.b, problem.y_norms)
         spread = [float(w.double() @ n.double()) or 1.0 for _, w, n in sides]  # one, where all points are one
         self.size, self.unit = math.sqrt(spread[0] * spread[1]), spread[0] * spread[1]  # of Γ, and of energies
@@ -208,15 +211,33 @@ class SmallPair:
         hot = (self.heat * hot.to(gamma)).clamp(min=eps)
         g = self.copy_potential.expand(len(gamma), -1) if g is None else g
         rungs = max(1, math.ceil(math.log(max(float(hot.max()) / eps, 1.0)) / math.log(budget.cooling) - 1e-9))
+        ratio, last = (eps / hot) ** (1 / rungs), hot.new_tensor(eps)
 
         def down(some: slice) -> Cooled:
-            here, last = Cooled(gamma[some], g[some], gamma.new_zeros(0)), rungs + budget.settling
-            for k in range(last + 1):
-                now = eps * (hot[some] / eps) ** max(0.0, 1 - k / rungs)
-                here = self.step(here.gamma, here.g, now, budget.sinkhorn_steps, budget.marginal_tol, k == last)
-            return here
+            state = gamma[some], g[some], hot[some], ratio[some], last
+            for _ in range(rungs + budget.settling):
+                state = self._rung(state, budget)
+            return self.step(state[0], state[1], state[2], budget.sinkhorn_steps, budget.marginal_tol)
 
         return reduce(Cooled.join, side_by_side(down, self._parts(len(gamma))))
+
+    def _rung(self, state: State, budget: SearchBudget) -> State:
+        """Γ and potentials after one outer step, and the next temperature by its ratio to this
+        one, down to the last; on a GPU as a CUDA graph for each size of a batch."""
+
+        def rung(state: State) -> State:
+            gamma, g, now, ratio, last = state
+            here = self.step(gamma, g, now, budget.sinkhorn_steps, budget.marginal_tol, rank=False)
+            return here.gamma, here.g, torch.maximum(now * ratio, last), ratio, last
+
+        if not (self.fused and self.x.is_cuda):
+            return rung(state)
+        size = len(state[0]), budget
+        if size in self._graphs:
+            return self._graphs[size](state)
+        state = rung(state)
+        self._graphs[size] = captured(rung, state)
+        return state
 
     def _parts(self, batch: int) -> list[slice]:
         """The starts of a batch in parts, one for each thread that pays."""

@@ -66,16 +66,21 @@ def _repeat(step: Callable[[State], State], state: State, times: int) -> State:
 
 
 def _capture(advance: Advance, score: Score, state: State) -> Callable[[State], State]:
-    """A step as a CUDA graph. It returns its own tensors, which its next run overwrites."""
+    score.factors  # noqa: B018 - prepared outside of the graph
+    return captured(partial(advance, score), state)
+
+
+def captured(step: Callable[[State], State], state: State) -> Callable[[State], State]:
+    """A step as a CUDA graph, which has run before on such tensors. It returns its own tensors,
+    which its next run overwrites; what it encloses must stay alive."""
     with torch.cuda.device_of(state[0]):
-        score.factors  # noqa: B018 - prepared outside of the graph
         graph, own = torch.cuda.CUDAGraph(), tuple(t.clone() for t in state)
         here, aside = torch.cuda.current_stream(), torch.cuda.Stream()
         aside.wait_stream(here)
         with _no_collection(), torch.cuda.stream(aside):
             graph.capture_begin(capture_error_mode="thread_local")
             try:
-                for t, new in zip(own, advance(score, own), strict=True):
+                for t, new in zip(own, step(own), strict=True):
                     if new is not t:
                         t.copy_(new)
             finally:
