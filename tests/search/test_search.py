@@ -6,6 +6,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+import scipy.linalg
 import torch
 
 import gromap
@@ -102,6 +103,24 @@ def test_shaking_finds_what_starts_that_agree_have_missed():
     assert sum(gaps) > 0.04
     assert SearchBudget().rounds_of(False, 10**9) == 2
     assert SearchBudget().rounds_of(True, 10**9) == SearchBudget().rounds
+
+
+def test_plans_with_order_are_found_around_the_critical_temperature():
+    """A graph by its heat kernel: starts that cool end in a plan without order, 4 % too high."""
+    rng = np.random.default_rng(3)
+    block = np.arange(150) // 10
+    edges = np.triu(rng.random((150, 150)) < 0.03 + 0.4 * (block[:, None] == block), 1).astype(float)
+    edges += edges.T
+    heat = scipy.linalg.expm(-0.3 * (np.diag(edges.sum(1)) - edges) / edges.sum(1).mean())
+    costs = np.diag(heat)[:, None] + np.diag(heat) - 2 * heat
+    order = rng.permutation(150)
+
+    def value(init):
+        return solve(costs, costs[np.ix_(order, order)], cost="precomputed", epsilon=1e-2, init=init).value
+
+    known = value(np.argsort(order))
+    assert value("auto") <= 1.001 * known
+    assert value(Search(budget=SearchBudget(below_critical=1e9))) > 1.01 * known
 
 
 def test_auto_finds_the_best_of_many_random_starts(people):

@@ -9,7 +9,7 @@ batch on coarse clouds (anneal.py):
        order, where there are as many; random Γ
     2  all of them cool down, random ones from temperatures of their own
     3  in rounds, the best minima are shaken, heated and cool down again, until some rounds have
-       found nothing lower
+       found nothing lower; around the critical temperature once more below it, and warmed up
     4  the best on finer clouds; those that stay close to the lowest, on still finer ones
     5  down to the temperature asked for, and those that are close to a tie on the points
 
@@ -107,6 +107,10 @@ def best_start(
     try:
         rows = paired(problem.x, problem.y, problem.a, problem.b)
         found, count = hunt(pair, eps / pair.unit, seed, search, rows)  # 1 to 3
+        cold = budget.below_critical * pair.critical * pair.heat
+        if cold < eps / pair.unit:
+            below = hunt(pair, cold, seed, search, rows)
+            found, count = warmed(pair, (found, count), below, eps / pair.unit, budget)
         minima = _minima(pair, found, count, eps)
         for k, (points, gap) in enumerate(budget.finer):  # 4
             if (here is not problem or pair.cut) and (len(minima) > 1 or k == 0):
@@ -163,6 +167,17 @@ def shake(
         if quiet >= patience:
             break
     return found, ends
+
+
+def warmed(
+    pair: SmallPair, here: tuple[Cooled, Tensor], below: tuple[Cooled, Tensor], eps: float, budget: SearchBudget
+) -> tuple[Cooled, Tensor]:
+    """Minima at a temperature around the critical one, and those from a lower one: plans with
+    and without order are both minima there, and starts that cool find those without."""
+    (found, few), (colder, many) = here, below
+    ends = found.join(pair.cool(colder.gamma, torch.zeros(len(colder.gamma)), eps, budget, colder.g))
+    found, count = pair.ranked(ends, eps, budget, budget.kept), torch.cat([few, many])
+    return found, count.new_zeros(len(found.gamma)).index_add_(0, pair.nearest(ends.gamma, found.gamma), count)
 
 
 def first_starts(pair: SmallPair, budget: SearchBudget, rows: Tensor | None = None) -> tuple[Tensor, Tensor]:
