@@ -20,7 +20,9 @@ pytestmark = [
     pytest.mark.skipif(torch.cuda.is_available(), reason="tests/test_gpu.py runs these on the GPU itself"),
     pytest.mark.filterwarnings("ignore:overflow"),  # a step after a jump of Γ may overflow, and is then taken again
 ]
-FEW = SearchBudget(cells=16, whole=16, finer=((24, 0.15), (30, 0.01)), rounds=1, shaken=3, fused_batch=1)
+FEW = SearchBudget(
+    cells=16, whole=16, finer=((24, 0.15), (30, 0.01)), rounds=1, shaken=3, fused_batch=1, unsure_starts=2
+)
 OPTIONS = {"epsilon": 0.05, "dim": (6, 5)}
 
 

@@ -7,7 +7,8 @@ batch on coarse clouds (anneal.py):
     1  Γ = 0; diag(±σ) on the leading axes, σ_d the largest correlation of both d-th axes; points
        matched by their sorted distances to all others (Mémoli's third lower bound), or by their
        order, where there are as many; random Γ
-    2  all of them cool down, random ones from temperatures of their own
+    2  all of them cool down, random ones from temperatures of their own; and many more random
+       ones, where few have come to the lowest minimum
     3  in rounds, the best minima are shaken, heated and cool down again, until some rounds have
        found nothing lower; around the critical temperature once more below it, and warmed up
     4  the best on finer clouds; those that stay close to the lowest, on still finer ones
@@ -132,13 +133,22 @@ def hunt(pair: SmallPair, eps: float, seed: int, search: Search, rows: Tensor | 
     to each.  rows: linear maps of the problem to start from as well."""
     budget, spread = search.budget, pair.problem.spread
     low, high = min(budget.heats[0], pair.critical), budget.heats[1]
-    others, heats = first_starts(pair, budget, rows)
+    known, heats = first_starts(pair, budget, rows)
     flips = pair.units(sign_flips(*spread, budget.flipped_axes))[1:]
-    random = pair.units(random_starts(*spread, search.starts, seed))
-    hot = low * (high / low) ** torch.linspace(0, 1, len(random))
+
+    def random(count: int, seed: int) -> tuple[Tensor, Tensor]:
+        starts = pair.units(random_starts(*spread, count, seed))
+        return starts, low * (high / low) ** torch.linspace(0, 1, len(starts))
+
+    some, hot = random(search.starts, seed)
     hot = torch.cat([heats, torch.full((len(flips),), budget.heat * low), hot])
-    ends = pair.cool(torch.cat([others, flips, random]), hot, eps, budget)
+    ends = pair.cool(torch.cat([known, flips, some]), hot, eps, budget)
     found = pair.ranked(ends, eps, budget, budget.kept)
+    more = budget.more_starts(pair.fused, len(pair.a) * len(pair.b)) if search.starts > 0 else 0
+    if more > 0 and float(pair.count(found, ends, budget)[0]) < budget.agreement:
+        others = pair.cool(*random(more, seed + 1), eps, budget)
+        found = pair.best(found.join(pair.ranked(others, eps, budget, budget.kept)), budget)
+        ends = ends.join(others)
     if search.starts > 0:
         found, ends = shake(pair, found, ends, low, eps, seed, budget)
     return found, pair.count(found, ends, budget)
