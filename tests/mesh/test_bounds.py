@@ -16,6 +16,7 @@ import pytest
 
 from gromap.mesh import MeshError, read_mesh, write_mesh
 from gromap.mesh.bounds import RATIO, ROOM
+from gromap.mesh.texture import atlas
 from tests.mesh.test_io import seamed
 
 VTP = (
@@ -288,3 +289,10 @@ def test_images_take_no_more_than_their_bytes(tmp_path):
     at = image.index(b"IDAT") - 4
     (tmp_path / "skin.png").write_bytes(image[:at] + b"\x7f\xff\xff\xfftEXt" + image[at:])
     assert peak_of_reading(Path(textured(tmp_path, "skin.png"))) < ROOM
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_places_that_are_no_numbers_have_no_part_of_an_atlas(bad):
+    images = [np.zeros((2, 2, 3), np.uint8)] * 2
+    with pytest.raises(ValueError, match="texture coordinates that are NaN or infinite"):
+        atlas(images, [np.zeros((1, 3, 2)), np.full((1, 3, 2), bad)])

@@ -100,6 +100,8 @@ def atlas(images: list[np.ndarray], uv: list[np.ndarray]) -> tuple[np.ndarray, n
     Faces outside of their image are shifted by whole images; what still reaches beyond it (a
     repeated image) is clipped.
     """
+    if not all(np.isfinite(place).all() for place in uv):
+        raise ValueError("it has texture coordinates that are NaN or infinite")
     height, widths = max(len(image) for image in images), [image.shape[1] for image in images]
     if 3 * height * sum(widths) > 8 * sum(image.size for image in images) + IMAGE_ROOM:
         raise ValueError(f"its images would take {sum(widths)} x {height} pixels side by side: give them similar sizes")
