@@ -43,7 +43,7 @@ from gromap.transport.sinkhorn import Potentials, Sinkhorn, half_step
 
 SAME_ENERGY = 1e-3  # relative gap of minima of which it does not matter which one is found
 UNSURE = (
-    "the search came to its lowest minimum only once, so that a lower one may exist: try "
+    "hardly any start of the search came to its lowest minimum, so that a lower one may exist: try "
     "init=gromap.Search(starts=200), another seed, or a larger epsilon."
 )
 
@@ -121,7 +121,7 @@ def best_start(
                 minima = _look(pair, before, minima, eps, gap, budget, alike)
         if hand is not None:
             minima = minima.take(_keep_hand(here.at(eps), minima, hand, budget.mirror_gap))
-        if float(minima.count[minima.energy <= _within(minima.energy, SAME_ENERGY)].sum()) < 2:
+        if float(minima.count[minima.energy <= _within(minima.energy, SAME_ENERGY)].sum()) < budget.agreement:
             _check.warn(UNSURE)
         return (*_settled(problem, here, minima, eps, loop, budget), minima)  # 5
     except KeyboardInterrupt:
