@@ -88,6 +88,7 @@ WRONG_FACTS = [
     ("solution", {"epsilon": True}, "its epsilon is True"),
     ("solution", {"scale": [1.0]}, "its scale is .*expected two numbers > 0"),
     ("solution", {"scale": 3}, "its scale is 3"),
+    ("solution", {"scale": "\n"}, r"its scale is '\\n'"),  # in one line
     ("solution", {"status": "GREAT"}, "its status is 'GREAT', expected one of CONVERGED"),
     ("solution", {"status": ["CONVERGED"]}, "its status is .* expected a word"),
     ("solution", {"numpy": "yes"}, "its numpy is 'yes', expected true or false"),

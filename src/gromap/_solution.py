@@ -19,7 +19,7 @@ from gromap import _check
 from gromap._files import read, write
 from gromap._plan import Plan
 from gromap._stats import Stats
-from gromap._stored import ANY, Stored, columns, plain
+from gromap._stored import ANY, Stored, columns, plain, shown
 from gromap._torch import from_numpy
 from gromap.geometry.measure import nearest
 from gromap.transport import Dense, LowRank, Mixture, Score
@@ -279,7 +279,7 @@ def _rebuild(tensors: dict[str, Tensor], facts: dict[str, Any]) -> Solution:
     }
     scale = facts["scale"]
     if not plain(scale, [0.0]) or len(scale) != 2 or not all(0 < unit < math.inf for unit in scale):
-        raise ValueError(f"its scale is {str(scale)[:60]}, expected two numbers > 0")
+        raise ValueError(f"its scale is {shown(scale)}, expected two numbers > 0")
     return Solution(
         plan=plan,
         state=State(state.get("gamma"), state.get("f"), state.get("g")),

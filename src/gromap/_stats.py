@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gromap._stored import plain
+from gromap._stored import plain, shown
 
 PAIRS = ("explained", "spectrum", "cost_error")  # one for each side
 EXAMPLES: dict[str, Any] = {  # of what a file holds
@@ -58,7 +58,7 @@ class Stats:
             del known["minima"]
         for name, value in known.items():
             if (name in EXAMPLES and not plain(value, EXAMPLES[name])) or (name in PAIRS and len(value) != 2):
-                raise ValueError(f"its stats have {name} = {str(value)[:60]}")
+                raise ValueError(f"its stats have {name} = {shown(value)}")
         known |= {name: tuple(known[name]) for name in ("levels", "explained", "cost_error") if name in known}
         if "spectrum" in known:
             known["spectrum"] = tuple(tuple(side) for side in known["spectrum"])

@@ -24,7 +24,7 @@ class Stored:
     def number(self, name: str, finite: bool = True) -> float:
         value = self.facts[name]
         if isinstance(value, bool) or not isinstance(value, int | float) or (finite and not math.isfinite(value)):
-            raise ValueError(f"its {name} is {_shown(value)}, expected a{' finite' * finite} number")
+            raise ValueError(f"its {name} is {shown(value)}, expected a{' finite' * finite} number")
         return float(value)
 
     def positive(self, name: str) -> float:
@@ -36,22 +36,22 @@ class Stored:
     def count(self, name: str, least: int = 1) -> int:
         value = self.facts[name]
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            raise ValueError(f"its {name} is {_shown(value)}, expected a whole number >= {least}")
+            raise ValueError(f"its {name} is {shown(value)}, expected a whole number >= {least}")
         return value
 
     def flag(self, name: str) -> bool:
         if not isinstance(self.facts[name], bool):
-            raise ValueError(f"its {name} is {_shown(self.facts[name])}, expected true or false")
+            raise ValueError(f"its {name} is {shown(self.facts[name])}, expected true or false")
         return self.facts[name]
 
     def text(self, name: str) -> str:
         if not isinstance(self.facts[name], str):
-            raise ValueError(f"its {name} is {_shown(self.facts[name])}, expected a word")
+            raise ValueError(f"its {name} is {shown(self.facts[name])}, expected a word")
         return self.facts[name]
 
     def table(self, name: str) -> dict[str, Any]:
         if not isinstance(self.facts[name], dict):
-            raise ValueError(f"its {name} is {_shown(self.facts[name])}, expected a table")
+            raise ValueError(f"its {name} is {shown(self.facts[name])}, expected a table")
         return cast("dict[str, Any]", self.facts[name])
 
     def floats(self, name: str, shape: tuple[int, ...], finite: bool = True, least: float = -math.inf) -> Tensor:
@@ -102,7 +102,8 @@ def _fits(shape: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
     return len(shape) == len(wanted) and all(w in (ANY, n) for n, w in zip(shape, wanted, strict=True))
 
 
-def _shown(value: Any) -> str:
+def shown(value: Any) -> str:
+    """What a message shows of a value, in one line."""
     return repr(value)[:60]
 
 
