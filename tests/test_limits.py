@@ -156,11 +156,11 @@ def test_ctrl_c_during_the_search(monkeypatch):
     x, y = surface(500, 0), surface(480, 1)
     real, calls = SmallPair.step, []
 
-    def press(*args):
+    def press(*args, **options):
         calls.append(0)
         if len(calls) == 40:
             raise KeyboardInterrupt
-        return real(*args)
+        return real(*args, **options)
 
     monkeypatch.setattr(SmallPair, "step", press)
     with pytest.raises(Interrupted) as caught:
