@@ -16,6 +16,7 @@ import torch
 from gromap import CntGW, EntropicGW, KernelGW, Loop, LowRankCostGW, Sinkhorn, Solution, Space, solve
 from gromap._plan import round_to
 from gromap.datasets import humans
+from tests.conftest import cloud
 
 EPSILON = 1e-3
 
@@ -108,3 +109,16 @@ def test_twenty_axes_give_the_exact_loss_to_two_percent(solver):
     assert twenty == pytest.approx(best, rel=0.02)
     assert few > best
     assert abs(few - best) > 2 * abs(twenty - best)
+
+
+def test_a_first_quiet_step_does_not_end_a_solve_between_few_points(monkeypatch):
+    """Near a saddle nothing moves at first: two steps must be quiet, unless the start was."""
+    (x, a), (y, b) = cloud(30, 3, 0), cloud(25, 2, 1)
+    steps = {}
+    for quiet in (1, 2):
+        monkeypatch.setattr("gromap.solvers.loop.QUIET_STEPS", quiet)
+        sol = solve(x, y, a, b, epsilon=0.02, init="zero")
+        steps[quiet] = len(sol.history["energy"])
+        assert sol.converged
+    assert steps[2] == steps[1] + 1
+    assert len(solve(x, y, a, b, epsilon=0.02, init=sol).history["energy"]) == 1

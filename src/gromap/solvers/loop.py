@@ -49,6 +49,7 @@ from gromap.transport.sinkhorn import Potentials, half_step, sinkhorn
 
 UNFINISHED = 0.1  # misplaced mass of a plan that says nothing about Γ yet: Sinkhorn goes on
 SMALL_ENERGY = 20.0  # times the energy: where this is less than a unit of energy, tolerances are shares of it
+QUIET_STEPS = 2  # between few points, in which nothing changes: near a saddle the first one is quiet too
 TIGHT_PAIRS = 1 << 20  # pairs of points up to which marginals are met closely in the end
 
 
@@ -78,7 +79,8 @@ def alternate(
     inner, clock, events = options.sinkhorn.steps, time.perf_counter(), list[Event]()
     last, graph = np.array([np.inf]), graph or StepGraph()
     marginal_tol = options.sinkhorn.tol or (options.marginal_tol if options.adaptive else None)
-    energy = torch.tensor(torch.inf)
+    energy, quiet = torch.tensor(torch.inf), 0
+    needed = QUIET_STEPS if options.adaptive and len(problem.a) * len(problem.b) <= TIGHT_PAIRS else 1
     try:
         while True:  # 3, until `_status` says how it ends
             score = problem.score(gamma)  # 4
@@ -107,9 +109,11 @@ def alternate(
             energy_tol = options.tol * np.minimum(problem.unit, SMALL_ENERGY * np.abs(known))
             settled = bool((np.abs(moved) <= energy_tol).all())  # from a converged start the first step is the last
             settled = settled and (len(events) == 1 or bool((np.abs(last - known) <= energy_tol).all()))
+            quiet = quiet + 1 if settled else 0
             feasible = event.marginal_error <= options.marginal_tol
             tol = float(energy_tol[best])
-            status = _status(events, options, tol, np.isfinite(known).any(), settled, feasible, inner, stop)
+            ended = quiet >= needed or (settled and len(events) == 1)  # a converged start ends at once
+            status = _status(events, options, tol, np.isfinite(known).any(), ended, feasible, inner, stop)
             if status is not None:
                 break
             if options.adaptive and not feasible and (settled or bool((known > last).any())):

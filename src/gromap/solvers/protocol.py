@@ -36,8 +36,8 @@ Callback = Callable[[Event], Any]  # True stops
 class Loop:
     """Options of the outer loop.
 
-    tol: the energy, and 8 |Γ - Γ'|², must change by less than this in one step, in units of the
-    problem's energy, or of 20 times the energy itself where that is less.
+    tol: the energy, and 8 |Γ - Γ'|², must change by less than this in one step, between few points
+    in two, in units of the problem's energy, or of 20 times the energy itself where that is less.
     marginal_tol: misplaced mass allowed at the end; between few points it is less, so that a
     coupling next to the plan has its energy to a thousandth.
     adaptive: Alg. kernel_gw_adaptive, from `sinkhorn.steps` up to `max_steps`, each Sinkhorn ending
