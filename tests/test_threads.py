@@ -63,6 +63,13 @@ def test_parts_run_at_once_each_on_one_thread_of_torch_and_keep_their_order():
     assert torch.get_num_threads() == 2
 
 
+@pytest.mark.usefixtures("two_threads")
+def test_parts_may_have_parts():
+    """Which a score of a user's own may ask for: a thread that waited for itself would not end."""
+    inner = lambda part: side_by_side(abs, [part, -part - 1])  # noqa: E731
+    assert side_by_side(inner, range(8)) == [[k, k + 1] for k in range(8)]
+
+
 def test_one_allowed_thread_is_the_only_one():
     here = threading.get_ident()
     assert set(side_by_side(lambda _: threading.get_ident(), range(5))) == {here}

@@ -31,6 +31,7 @@ _lock = threading.Lock()
 _inside = 0  # how many threads of Python are in a block of one thread
 _outside = 0  # what torch used before the first of them came
 _pool: ThreadPoolExecutor | None = None
+_here = threading.local()  # `works` where this is a thread of the pool, which must not wait for the pool
 
 
 def allowed() -> int:
@@ -84,11 +85,12 @@ def side_by_side(work: Callable[[P], R], parts: Sequence[P]) -> list[R]:
     >>> side_by_side(abs, [1, -2, 3])
     [1, 2, 3]
     """
-    if len(parts) < 2 or allowed() < 2:
+    if len(parts) < 2 or allowed() < 2 or getattr(_here, "works", False):
         return [work(part) for part in parts]
     grad, inference = torch.is_grad_enabled(), torch.is_inference_mode_enabled()
 
     def alone(part: P) -> R:
+        _here.works = True
         torch.set_num_threads(1)
         with torch.inference_mode(inference), torch.set_grad_enabled(grad):
             return work(part)
