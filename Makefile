@@ -14,7 +14,7 @@ $(VENV)/ready: pyproject.toml constraints.txt
 	touch $@
 
 $(VENV)/lint-ready: $(VENV)/ready
-	$(PIP) --editable '.[lint]'
+	$(PIP) --editable '.[lint,bench]'
 	touch $@
 
 demo: $(VENV)/ready  ## match the shipped pair, write demo.png and demo.html
