@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from gromap import Custom, Gaussian, KernelPCA, Nystrom, Power, Space
-from gromap.geometry import eigen
+from gromap.geometry import eigen, embedding
 from gromap.geometry.embedding import embed, kernel_matrix, signed_factors
 from gromap.geometry.measure import Measure
 from tests.conftest import cloud
@@ -29,12 +29,30 @@ def test_full_embedding_reproduces_the_cost(cost):
 def test_krylov_equals_dense_eigenvectors(cost, monkeypatch):
     x, a = cloud(300, 3, 1)
     dense = Space(x, a, cost=cost, dim=10)
+    assert dense.embedding.residual == 0  # found now, directly
     monkeypatch.setattr(eigen, "DIRECT_POINTS", 10)
     monkeypatch.setattr(eigen, "DENSE_POINTS", 100)  # stream the costs, never the (N, N) matrix
-    streamed = Space(x, a, cost=cost, dim=10, embedding=KernelPCA())
+    streamed = Space(x, a, cost=cost, dim=10, embedding=KernelPCA(tol=1e-9))
     np.testing.assert_allclose(streamed.spectrum, dense.spectrum, rtol=1e-9)
     np.testing.assert_allclose(streamed.features, dense.features, atol=1e-6 * np.abs(dense.features).max())
     assert streamed.embedding.residual < 1e-8
+    streamed = Space(x, a, cost=cost, dim=10)
+    np.testing.assert_allclose(streamed.spectrum, dense.spectrum, rtol=1e-6)
+
+
+def test_as_many_axes_as_a_sample_needs_are_sought_at_once(monkeypatch):
+    """`dim="auto"` knows from a few points that 50 dimensions take many axes, and asks once."""
+    asked, found = [], embedding.eigenpairs
+    monkeypatch.setattr(
+        embedding, "eigenpairs", lambda kernel, dim, *rest: asked.append(dim) or found(kernel, dim, *rest)
+    )
+    x, a = cloud(700, 50, 3)
+    with pytest.warns(UserWarning, match="128 axes"):
+        assert Space(x, a).features.shape[1] == 128
+    assert asked == [128]
+    few = Space(x[:, :2], a)
+    assert few.explained >= 0.8
+    assert asked[1:] == [20]
 
 
 @pytest.mark.parametrize("choice", ["random", "farthest"])

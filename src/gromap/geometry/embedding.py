@@ -16,6 +16,7 @@ Nyström embedding of a few landmarks.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -33,6 +34,7 @@ ROUGH = 1e-2  # residual of eigenvectors that a sweep should have mended: landma
 AUTO_AXES = 20  # of dim="auto", at least
 AUTO_SHARE = 0.8  # of the variance, up to which more are added
 MAX_AUTO_AXES = 128  # which a step of Sinkhorn can still afford between many points
+SAMPLE = 512  # points of which all eigenvalues are computed to learn what those of all are like
 WHOLE_POINTS = 512  # up to which all axes are kept that count
 WHOLE_SHARE = 0.999
 REPEATED = 1e-6  # relative gap of eigenvalues that count as one
@@ -109,7 +111,7 @@ def embed(
     if isinstance(cost, Power) and cost.p == 2:
         return _linear(measure, dim)
     if isinstance(dim, str):
-        axes = len(measure) if len(measure) <= WHOLE_POINTS else AUTO_AXES
+        axes = len(measure) if len(measure) <= WHOLE_POINTS else _axes_of_sample(cost, measure, seed)
         found = _kernel_pca(cost, measure, axes, method, seed, negative)
         while found.explained < AUTO_SHARE and axes < min(MAX_AUTO_AXES, len(measure)):
             axes = min(2 * axes, MAX_AUTO_AXES, len(measure))
@@ -127,6 +129,14 @@ def embed(
         if axes == len(measure) or float(shares[-1]) >= dim:
             return _truncate(found, 1 + int((shares < dim - 1e-12).sum().clamp(max=axes - 1)))
         axes *= 2
+
+
+def _axes_of_sample(cost: Cost, measure: Measure, seed: int) -> int:
+    """How many axes some of the points need to explain AUTO_SHARE, which all will too, or more:
+    AUTO_AXES times a power of two, up to MAX_AUTO_AXES."""
+    theta = _sampled_spectrum(cost, measure, SAMPLE // 2, seed).flip(0).clamp(min=0)
+    needed = 1 + int((theta.cumsum(0) < AUTO_SHARE * theta.sum()).sum())
+    return min(AUTO_AXES << max(0, math.ceil(math.log2(needed / AUTO_AXES))), MAX_AUTO_AXES)
 
 
 def auto_axes(shares: Tensor, spectrum: Tensor, points: int) -> int:
@@ -151,17 +161,23 @@ def _is_exhausted(found: Embedding, dim: float) -> bool:
     return float(shares[-1] - shares[len(shares) // 2 - 1]) < 0.1 * (1 - dim)
 
 
-def negative_mass(cost: Cost, measure: Measure, sample: int = 512, seed: int = 0) -> float:
+def negative_mass(cost: Cost, measure: Measure, sample: int = SAMPLE, seed: int = 0) -> float:
     """The share of negative eigenvalues in Σ|θ|, zero for a CNT cost; on at most `sample`
     points."""
+    theta = _sampled_spectrum(cost, measure, sample, seed)
+    rounding = CUTOFF * len(theta) * theta.abs().max()
+    return float(theta[theta < -rounding].abs().sum() / theta.abs().sum().clamp(min=1e-300))
+
+
+def _sampled_spectrum(cost: Cost, measure: Measure, sample: int, seed: int) -> Tensor:
+    """All eigenvalues of A for at most so many of the points, the lowest first.  (sample,)"""
     support = measure.support
     if len(support) > sample:
         generator = own_generator(seed)
         support = support[torch.randperm(len(support), generator=generator)[:sample].to(support.device)]
     a = measure.weights[support].double()
     theta: Tensor = untyped.linalg.eigvalsh(Kernel(cost, measure.points[support], a / a.sum()).matrix())
-    rounding = CUTOFF * len(theta) * theta.abs().max()
-    return float(theta[theta < -rounding].abs().sum() / theta.abs().sum().clamp(min=1e-300))
+    return theta
 
 
 class Factors(NamedTuple):
