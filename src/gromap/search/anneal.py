@@ -68,7 +68,7 @@ class SmallPair:
     """
 
     def __init__(self, problem: CntProblem, dtype: torch.dtype, share: float = 1.0):
-        self.problem, self.tiny = problem, 100 * torch.finfo(dtype).tiny
+        self.problem, self.share, self.tiny = problem, share, 100 * torch.finfo(dtype).tiny
         self._graphs: dict[tuple[int, SearchBudget], Callable[[State], State]] = {}
         sides = (problem.x, problem.a, problem.x_norms), (problem.y, problem.b, problem.y_norms)
         spread = [float(w.double() @ n.double()) or 1.0 for _, w, n in sides]  # one, where all points are one

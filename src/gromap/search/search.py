@@ -4,9 +4,10 @@ shapes.
 Γ is a tiny matrix that does not know the support of the measures, so many starts are cooled as one
 batch on coarse clouds (anneal.py):
 
-    1  Γ = 0; diag(±σ) on the leading axes, σ_d the largest correlation of both d-th axes; points
-       matched by their sorted distances to all others (Mémoli's third lower bound), or by their
-       order, where there are as many; random Γ
+    1  Γ = 0; points matched by their sorted distances to all others (Mémoli's third lower bound),
+       or by their order, where there are as many; if one of these is as good as a match of each
+       side with itself, that is all (bound.py)
+       diag(±σ) on the leading axes, σ_d the largest correlation of both d-th axes; random Γ
     2  all of them cool down, random ones from temperatures of their own; and many more random
        ones, where few have come to the lowest minimum
     3  in rounds, the best minima are shaken, heated and cool down again, until some rounds have
@@ -20,6 +21,7 @@ takes is in budget.py.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -30,6 +32,7 @@ from gromap import _check
 from gromap._solution import Interrupted, State
 from gromap.geometry.measure import own_generator
 from gromap.search.anneal import Cooled, SmallPair
+from gromap.search.bound import lower_bound
 from gromap.search.budget import SearchBudget
 from gromap.search.chirality import handedness
 from gromap.search.proposals import paired, profile_scores, random_starts, sign_flips
@@ -107,9 +110,11 @@ def best_start(
     eps = max(problem.eps / pair.unit, floor) * pair.unit
     try:
         rows = paired(problem.x, problem.y, problem.a, problem.b)
-        found, count = hunt(pair, eps / pair.unit, seed, search, rows)  # 1 to 3
+        # left and right are told apart among several minima
+        enough = -math.inf if hand else (1 + SAME_ENERGY) * lower_bound(pair, eps / pair.unit, budget)
+        found, count = hunt(pair, eps / pair.unit, seed, search, rows, enough)  # 1 to 3
         cold = budget.below_critical * pair.critical * pair.heat
-        if cold < eps / pair.unit:
+        if cold < eps / pair.unit and float(found.value[0]) > enough:
             below = hunt(pair, cold, seed, search, rows)
             found, count = warmed(pair, (found, count), below, eps / pair.unit, budget)
         minima = _minima(pair, found, count, eps)
@@ -128,12 +133,22 @@ def best_start(
         raise Interrupted(State(gamma if minima is None else minima.gamma[0])) from None
 
 
-def hunt(pair: SmallPair, eps: float, seed: int, search: Search, rows: Tensor | None = None) -> tuple[Cooled, Tensor]:
+def hunt(
+    pair: SmallPair, eps: float, seed: int, search: Search, rows: Tensor | None = None, enough: float = -math.inf
+) -> tuple[Cooled, Tensor]:
     """Lines 1 to 3: distinct minima at a temperature, the lowest first, and how many starts went
-    to each.  rows: linear maps of the problem to start from as well."""
+    to each.
+
+    rows: linear maps of the problem to start from as well.  enough: a value at which nothing lower
+    is sought.
+    """
     budget, spread = search.budget, pair.problem.spread
     low, high = min(budget.heats[0], pair.critical), budget.heats[1]
-    known, heats = first_starts(pair, budget, rows)
+    known = known_starts(pair, budget, rows)
+    ends = pair.cool(known, torch.zeros(len(known)), eps, budget)
+    found = pair.ranked(ends, eps, budget, 1)
+    if float(found.value[0]) <= enough:
+        return found, torch.tensor([float(budget.agreement)])
     flips = pair.units(sign_flips(*spread, budget.flipped_axes))[1:]
 
     def random(count: int, seed: int) -> tuple[Tensor, Tensor]:
@@ -141,12 +156,14 @@ def hunt(pair: SmallPair, eps: float, seed: int, search: Search, rows: Tensor | 
         return starts, low * (high / low) ** torch.linspace(0, 1, len(starts))
 
     some, hot = random(search.starts, seed)
-    hot = torch.cat([heats, torch.full((len(flips),), budget.heat * low), hot])
-    ends = pair.cool(torch.cat([known, flips, some]), hot, eps, budget)
+    slow = torch.cat([known[:1], known, flips])
+    hot = torch.cat([torch.tensor([high]), torch.full((len(slow) - 1,), budget.heat * low), hot])
+    ends = ends.join(pair.cool(torch.cat([slow, some]), hot, eps, budget))
     found = pair.ranked(ends, eps, budget, budget.kept)
-    more = budget.more_starts(pair.fused, len(pair.a) * len(pair.b)) if search.starts > 0 else 0
-    if more > 0 and float(pair.count(found, ends, budget)[0]) < budget.agreement:
-        others = pair.cool(*random(more, seed + 1), eps, budget)
+    for batch, size in enumerate(budget.more_starts(pair.fused, len(pair.a) * len(pair.b)) if search.starts else []):
+        if float(pair.count(found, ends, budget)[0]) >= budget.agreement:
+            break
+        others = pair.cool(*random(size, seed + 1 + batch), eps, budget)
         found = pair.best(found.join(pair.ranked(others, eps, budget, budget.kept)), budget)
         ends = ends.join(others)
     if search.starts > 0:
@@ -190,16 +207,12 @@ def warmed(
     return found, count.new_zeros(len(found.gamma)).index_add_(0, pair.nearest(ends.gamma, found.gamma), count)
 
 
-def first_starts(pair: SmallPair, budget: SearchBudget, rows: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """Γ = 0, matched profiles and other known maps, and the temperatures that they cool from: once
-    slowly, and once as they are.  (S, D, E), (S,)"""
+def known_starts(pair: SmallPair, budget: SearchBudget, rows: Tensor | None = None) -> Tensor:
+    """Γ = 0, matched profiles, and other known maps.  (S, D, E)"""
     zero = pair.x.new_zeros(1, pair.x.shape[1], pair.y.shape[1])
     alike = profile_scores(pair.x, pair.y, pair.a, pair.b, budget.blurs)
     known = torch.cat([zero, pair.matched(alike, budget.sinkhorn_steps, budget.marginal_tol)])
-    known = known if rows is None else torch.cat([known, pair.units(rows)])
-    middle = budget.heat * min(budget.heats[0], pair.critical)
-    hot = [budget.heats[1], *[middle] * len(known), *[0.0] * len(known)]
-    return torch.cat([zero, known, known]), torch.tensor(hot)
+    return known if rows is None else torch.cat([known, pair.units(rows)])
 
 
 def coarsened(problem: CntProblem, points: int) -> CntProblem:
@@ -222,8 +235,11 @@ def _look(
     starts, g = pair.units(minima.gamma), half_step(across, before.log_a, minima.f).to(pair.x) * cold  # Interpolate
     hot = starts.new_full((len(starts),), cold / pair.heat)
     if not alike:
-        others, heats = first_starts(pair, budget)
-        starts, hot = torch.cat([starts, others]), torch.cat([hot, heats.to(hot)])
+        known = known_starts(pair, budget)
+        others = torch.cat([known[:1], known, known])  # slowly, and as they are
+        middle = budget.heat * min(budget.heats[0], pair.critical)
+        heats = [budget.heats[1], *[middle] * len(known), *[0.0] * len(known)]
+        starts, hot = torch.cat([starts, others]), torch.cat([hot, hot.new_tensor(heats)])
         g = torch.cat([g, pair.copy_potential.expand(len(others), -1)])
     found = pair.ranked(pair.cool(starts, hot, cold, budget, g), cold, budget, budget.kept)
     found = found.take(slice(int((found.value <= _within(found.value, gap)).sum())))
