@@ -16,6 +16,7 @@ import torch
 from gromap import CntGW, EntropicGW, KernelGW, Loop, LowRankCostGW, Sinkhorn, Solution, Space, solve
 from gromap._plan import round_to
 from gromap.datasets import humans
+from gromap.solvers import loop
 from tests.conftest import cloud
 
 EPSILON = 1e-3
@@ -122,3 +123,19 @@ def test_a_first_quiet_step_does_not_end_a_solve_between_few_points(monkeypatch)
         assert sol.converged
     assert steps[2] == steps[1] + 1
     assert len(solve(x, y, a, b, epsilon=0.02, init=sol).history["energy"]) == 1
+
+
+def test_a_loop_does_not_end_on_the_slope_of_a_saddle(monkeypatch):
+    """Near Γ = 0 the steps between a cloud and its copy are quiet, but each goes farther than the
+    one before."""
+    x, a = cloud(40, 3, 0)
+    features = Space(x, a).features
+    tiny, method = 1e-5 * features.T @ (a[:, None] * features), CntGW(Loop(tol=1e-4))
+
+    def value(init):
+        return solve(x, x, a, a, epsilon=0.4, init=init, method=method).value
+
+    best = value(np.arange(40))
+    assert value(tiny) == pytest.approx(best, rel=2e-3)
+    monkeypatch.setattr(loop, "_leaves", lambda *_: False)
+    assert value(tiny) > 1.02 * best

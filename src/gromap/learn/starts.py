@@ -23,7 +23,7 @@ class LastCall:
     def begin(self, problem: Any, coarse: Problem, loop: Loop) -> Begin:
         plan = self.last.plan
         gamma, _ = problem.correlate(self.last.gamma, plan.score, plan.u, plan.v)
-        return Begin(gamma, Potentials(*plan.potentials))
+        return Begin(gamma, Potentials(*plan.potentials), settled=True)
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,4 +43,4 @@ class Identity:
             gamma = features.mT @ (problem.a.double()[:, None] * features)
         here = problem.start(gamma)
         f = -0.5 * problem.score(here).diagonal()
-        return Begin(here, Potentials(f, f))
+        return Begin(here, Potentials(f, f), settled=True)

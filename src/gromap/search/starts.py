@@ -186,7 +186,7 @@ class GivenPlan(LinearStart):
             )
         f, g = self.plan.potentials
         duals = Potentials(f.to(problem.a), g.to(problem.b)) if self.goes_on else problem.zero_potentials()
-        return Begin(problem.start(problem.a.new_zeros(0), self.plan), duals)
+        return Begin(problem.start(problem.a.new_zeros(0), self.plan), duals, settled=self.goes_on)
 
 
 @dataclass(frozen=True, eq=False)
@@ -219,7 +219,7 @@ class Continued:
         if problem.primal:
             plan = start_plan(last, gamma, duals, loop)
             return Begin(problem.start(gamma, plan), problem.zero_potentials())
-        return Begin(problem.start(gamma, self.plan), duals)
+        return Begin(problem.start(gamma, self.plan), duals, settled=True)
 
 
 def as_start(init: Any, pair: Pair, method: str = "") -> Start:

@@ -50,6 +50,8 @@ from gromap.transport.sinkhorn import Potentials, half_step, sinkhorn
 UNFINISHED = 0.1  # misplaced mass of a plan that says nothing about Γ yet: Sinkhorn goes on
 SMALL_ENERGY = 20.0  # times the energy: where this is less than a unit of energy, tolerances are shares of it
 QUIET_STEPS = 2  # between few points, in which nothing changes: near a saddle the first one is quiet too
+ROUNDING = 10.0  # rounding errors of potentials in nats, which energies carry
+STILL = 1e-3  # of the tolerance: movements that are rounding errors, and those of an unfinished Sinkhorn
 TIGHT_PAIRS = 1 << 20  # pairs of points up to which marginals are met closely in the end
 
 
@@ -74,12 +76,12 @@ def alternate(
 
     graph: one that earlier runs of the same problem have captured.
     """
-    gamma, duals, minima = begin
+    gamma, duals, minima, known_end = begin
     del begin  # a dense Γ_0 is large
     inner, clock, events = options.sinkhorn.steps, time.perf_counter(), list[Event]()
     last, graph = np.array([np.inf]), graph or StepGraph()
     marginal_tol = options.sinkhorn.tol or (options.marginal_tol if options.adaptive else None)
-    energy, quiet = torch.tensor(torch.inf), 0
+    energy, quiet, noise = torch.tensor(torch.inf), 0, ROUNDING * torch.finfo(problem.a.dtype).eps * problem.eps
     needed = QUIET_STEPS if options.adaptive and len(problem.a) * len(problem.b) <= TIGHT_PAIRS else 1
     try:
         while True:  # 3, until `_status` says how it ends
@@ -106,13 +108,14 @@ def alternate(
             )
             events.append(event)
             stop = callback is not None and bool(callback(event))
-            energy_tol = options.tol * np.minimum(problem.unit, SMALL_ENERGY * np.abs(known))
+            energy_tol = np.maximum(options.tol * np.minimum(problem.unit, SMALL_ENERGY * np.abs(known)), noise)
             settled = bool((np.abs(moved) <= energy_tol).all())  # from a converged start the first step is the last
             settled = settled and (len(events) == 1 or bool((np.abs(last - known) <= energy_tol).all()))
-            quiet = quiet + 1 if settled else 0
+            leaving = needed > 1 and len(events) > 1 and _leaves(events, float(energy_tol[best]))
+            quiet = quiet + 1 if settled and not leaving else 0
             feasible = event.marginal_error <= options.marginal_tol
             tol = float(energy_tol[best])
-            ended = quiet >= needed or (settled and len(events) == 1)  # a converged start ends at once
+            ended = quiet >= (1 if known_end and len(events) == 1 else needed)
             status = _status(events, options, tol, np.isfinite(known).any(), ended, feasible, inner, stop)
             if status is not None:
                 break
@@ -157,6 +160,13 @@ def _status(
     if len(events) >= options.max_iter:
         return Status.OSCILLATES if _oscillates(events, options, energy_tol) else Status.MAX_ITER
     return None
+
+
+def _leaves(events: list[Event], energy_tol: float) -> bool:
+    """Whether the last step moved farther than the one before: so it does near a saddle, however
+    little that is."""
+    before, last = (abs(e.gamma_change) for e in events[-2:])
+    return last > max(before, STILL * energy_tol)
 
 
 def _oscillates(events: list[Event], options: Loop, energy_tol: float) -> bool:

@@ -36,8 +36,9 @@ Callback = Callable[[Event], Any]  # True stops
 class Loop:
     """Options of the outer loop.
 
-    tol: the energy, and 8 |Γ - Γ'|², must change by less than this in one step, between few points
-    in two, in units of the problem's energy, or of 20 times the energy itself where that is less.
+    tol: the energy, and 8 |Γ - Γ'|², must change by less than this in one step, in units of the
+    problem's energy, or of 20 times the energy itself where that is less; between few points in two
+    steps, the second of which does not go farther than the first.
     marginal_tol: misplaced mass allowed at the end; between few points it is less, so that a
     coupling next to the plan has its energy to a thousandth.
     adaptive: Alg. kernel_gw_adaptive, from `sinkhorn.steps` up to `max_steps`, each Sinkhorn ending
@@ -175,11 +176,16 @@ class Minima:
 
 
 class Begin(NamedTuple):
-    """Where a loop begins: Γ_0, potentials in nats, and the minima that a search met on the way."""
+    """Where a loop begins: Γ_0, potentials in nats, and the minima that a search met on the way.
+
+    settled: whether an earlier solve has ended there, so that one quiet step shows that it still
+    is an end.
+    """
 
     gamma: Any
     duals: Potentials
     minima: Minima | None = None
+    settled: bool = False
 
 
 class Start(Protocol):
