@@ -11,7 +11,6 @@ import torch
 from gromap import CntGW, SearchBudget
 from gromap._pair import Pair
 from gromap._plan import round_to
-from gromap.search import anneal
 from gromap.search.anneal import SmallPair
 from gromap.search.proposals import paired, random_starts
 from tests.conftest import cloud, rotation
@@ -129,11 +128,3 @@ def test_a_copy_stays_where_it_starts():
     end = pair.cool(right, torch.zeros(1), 1e-3 / pair.unit, BUDGET)
     torch.testing.assert_close(end.gamma, right, rtol=0, atol=0.05 * float(right.abs().max()))
     assert paired(problem.x, problem.y[:30], problem.a, problem.b[:30]).shape[0] == 0
-
-
-def test_axes_of_one_variance_are_kept_together():
-    size = torch.linspace(2, 1, 30, dtype=torch.float64)
-    size[18:22] = size[20].clone()
-    points = torch.cat([size.diag(), -size.diag()])
-    _, kept = anneal._leading_axes(points, torch.full((60,), 1 / 60, dtype=torch.float64), 0.5)
-    assert kept.shape == (60, 22)  # and not 20

@@ -36,8 +36,6 @@ from gromap.transport.cuda_graph import State, captured
 from gromap.transport.tiles import LOG2E, cuts
 
 FARTHEST = 80.0  # nats that a potential moves in one outer step, at most: its exponential is a float32
-FEW_AXES = 20  # that are never too many
-ALIKE = 1e-4  # relative gap of variances that may be one, in single precision
 PART_ENTRIES = 1 << 16  # of the plans of a batch from which a second thread pays
 LOOK = 5  # Sinkhorn steps between two looks at the marginals
 
@@ -57,8 +55,8 @@ class Cooled(NamedTuple):
 
 
 class SmallPair:
-    """A problem between two small clouds, in units in which E|X|² = E|Y|² = 1, and in the axes
-    that hold a share of the variance; |X_i|² and |Y_j|² are those of all.
+    """A problem between two small clouds, in units in which E|X|² = E|Y|² = 1, and in no more axes
+    than points.
 
     heat: the energy that temperatures are measured by, 2 √(E c_X² E c_Y²) - 4 E|X|² E|Y|²: the
     constant of the energy, if both sides were scaled alike.
@@ -67,14 +65,14 @@ class SmallPair:
     came from for long.
     """
 
-    def __init__(self, problem: CntProblem, dtype: torch.dtype, share: float = 1.0):
-        self.problem, self.share, self.tiny = problem, share, 100 * torch.finfo(dtype).tiny
+    def __init__(self, problem: CntProblem, dtype: torch.dtype):
+        self.problem, self.tiny = problem, 100 * torch.finfo(dtype).tiny
         self._graphs: dict[tuple[int, SearchBudget], Callable[[State], State]] = {}
         sides = (problem.x, problem.a, problem.x_norms), (problem.y, problem.b, problem.y_norms)
         spread = [float(w.double() @ n.double()) or 1.0 for _, w, n in sides]  # one, where all points are one
         self.size, self.unit = math.sqrt(spread[0] * spread[1]), spread[0] * spread[1]  # of Γ, and of energies
         scaled = ((z.double() / s**0.5, w.double()) for (z, w, _), s in zip(sides, spread, strict=True))
-        (self.turn_x, x), (self.turn_y, y) = (_leading_axes(z, w, share) for z, w in scaled)
+        (self.turn_x, x), (self.turn_y, y) = (_spanned(z, w) for z, w in scaled)
         self.x, self.y, self.a, self.b = x.to(dtype), y.to(dtype), problem.a.to(dtype), problem.b.to(dtype)
         nx, ny = (n.double() / s for (*_, n), s in zip(sides, spread, strict=True))
         self.inner = (4 * nx[:, None] * ny).to(dtype)  # (N, M)
@@ -85,6 +83,7 @@ class SmallPair:
         squares = [quartic(z, w) / s**2 for (z, w, _), s in zip(sides, spread, strict=True)]
         self.heat = max(0.0, 2 * math.sqrt(squares[0] * squares[1]) - 4)
         sx, sy = ((w.double() @ z.double().square()).sqrt() for z, w in ((self.x, self.a), (self.y, self.b)))
+        self.spread = sx, sy  # along each axis
         self.critical = 16 * float(sx.max() * sy.max()) ** 2 / max(self.heat, 1e-300)
         unit = (sx[:, None] * sy).sqrt()
         self.axes = unit.clamp(min=max(1e-6 * float(unit.max()), 1e-30))
@@ -93,11 +92,6 @@ class SmallPair:
     def fused(self) -> bool:
         """Whether a batch of starts takes about as long as one."""
         return fused_for(self.x)
-
-    @property
-    def cut(self) -> bool:
-        """Whether axes of the problem were left out."""
-        return self.turn_x is not None or self.turn_y is not None
 
     @cached_property
     def copy_potential(self) -> Tensor:
@@ -303,20 +297,12 @@ class SmallPair:
         return 1 - min(s / t if t > 0 else 1.0 for s, t in zip(spread(here), spread(full), strict=True))
 
 
-def _leading_axes(z: Tensor, weights: Tensor, share: float) -> tuple[Tensor | None, Tensor]:
-    """The axes that hold a share of the variance of some points, and the points in these; no more
-    axes than points. None: those that they are in.  (D, K) and (N, K)"""
-    if z.shape[1] <= min(FEW_AXES, len(z)):
+def _spanned(z: Tensor, weights: Tensor) -> tuple[Tensor | None, Tensor]:
+    """Axes that span some points, where there are fewer of these than axes, and the points in
+    them. None: those that they are in.  (D, N) and (N, N)"""
+    if z.shape[1] <= len(z):
         return None, z
-    theta, turn = (t.flip(-1).to(z.device) for t in eigh((z.mT @ (weights[:, None] * z)).cpu()))
-    held = theta.cumsum(0) / theta.sum().clamp(min=1e-300)
-    keep = min(len(z), z.shape[1], 1 + int((held < share - 1e-12).sum()))
-    if keep == z.shape[1]:
-        return None, z
-    keep = max(keep, min(FEW_AXES, len(z)))
-    while keep < len(theta) and float(theta[keep]) > (1 - ALIKE) * float(theta[keep - 1]) > 0:
-        keep += 1  # a part of a repeated eigenvalue has axes of its own on each side
-    turn = turn[:, :keep]
+    turn = eigh((z.mT @ (weights[:, None] * z)).cpu())[1].flip(-1)[:, : len(z)].to(z.device)
     return turn, z @ turn
 
 

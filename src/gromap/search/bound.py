@@ -34,7 +34,7 @@ def lower_bound(pair: SmallPair, eps: float, budget: SearchBudget) -> float:
 
 def _own_value(x: Tensor, a: Tensor, eps: float, pair: SmallPair, budget: SearchBudget) -> float:
     """GW_ε(α, α)"""
-    own = SmallPair(CntProblem(x, x, a, a, eps), pair.x.dtype, pair.share)
+    own = SmallPair(CntProblem(x, x, a, a, eps), pair.x.dtype)
     identity = x.double().mT @ (a[:, None] * x).double()
     end = own.cool(own.units(torch.stack([identity, 0 * identity])), torch.zeros(2), eps / own.unit, budget)
     return float(own.ranked(end, eps / own.unit, budget, 1).value[0]) * own.unit

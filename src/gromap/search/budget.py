@@ -19,9 +19,6 @@ class SearchBudget:
     whole: int = 150
     """Points up to which these are the clouds themselves."""
 
-    share: float = 0.95
-    """Of the variance there, in as many axes as hold it, 20 or more."""
-
     heats: tuple[float, float] = (0.05, 0.3)
     """Temperatures that random starts cool from, evenly spread; the first is no higher than the
     critical one. Of 94 problems, starts from 0.03 solve 60, and those from 0.1 or 0.2 solve 76 to

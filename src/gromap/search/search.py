@@ -99,10 +99,10 @@ def best_start(
         return gamma, interpolate(support, gamma, duals, problem), minima
     budget = search.budget
     here = coarsened(problem, budget.cells) if _points(problem) > budget.whole else problem
-    pair = SmallPair(here, torch.float32, budget.share)
+    pair = SmallPair(here, torch.float32)
     if pair.lost_variance(problem) > budget.lost_variance:
         here = coarsened(problem, budget.finer[0][0])
-        pair = SmallPair(here, torch.float32, budget.share)
+        pair = SmallPair(here, torch.float32)
     gamma, minima = problem.x.new_zeros(problem.x.shape[1], problem.y.shape[1]).double(), None
     if not problem.eps < pair.heat * pair.unit:  # so hot that there is one minimum
         return gamma, problem.zero_potentials(), minima
@@ -119,7 +119,7 @@ def best_start(
             found, count = warmed(pair, (found, count), below, eps / pair.unit, budget)
         minima = _minima(pair, found, count, eps)
         for k, (points, gap) in enumerate(budget.finer):  # 4
-            if (here is not problem or pair.cut) and (len(minima) > 1 or k == 0):
+            if here is not problem and (len(minima) > 1 or k == 0):
                 before, alike = here, k == 0 or pair.lost_variance(problem) <= budget.lost_variance
                 here = here if _points(here) >= min(points, _points(problem)) else coarsened(problem, points)
                 pair, gap = SmallPair(here, torch.float32), max(gap, budget.mirror_gap if hand else 0.0)
@@ -142,17 +142,17 @@ def hunt(
     rows: linear maps of the problem to start from as well.  enough: a value at which nothing lower
     is sought.
     """
-    budget, spread = search.budget, pair.problem.spread
+    budget = search.budget
     low, high = min(budget.heats[0], pair.critical), budget.heats[1]
     known = known_starts(pair, budget, rows)
     ends = pair.cool(known, torch.zeros(len(known)), eps, budget)
     found = pair.ranked(ends, eps, budget, 1)
     if float(found.value[0]) <= enough:
         return found, torch.tensor([float(budget.agreement)])
-    flips = pair.units(sign_flips(*spread, budget.flipped_axes))[1:]
+    flips = sign_flips(*pair.spread, budget.flipped_axes)[1:].to(pair.x)
 
     def random(count: int, seed: int) -> tuple[Tensor, Tensor]:
-        starts = pair.units(random_starts(*spread, count, seed))
+        starts = random_starts(*pair.spread, count, seed).to(pair.x)
         return starts, low * (high / low) ** torch.linspace(0, 1, len(starts))
 
     some, hot = random(search.starts, seed)

@@ -7,6 +7,8 @@ before    what finding the embeddings takes, one after the other, and then the s
 
 from __future__ import annotations
 
+from math import prod
+
 from gromap._pair import Pair
 from gromap._space import Space
 from gromap.geometry.eigen import working_memory
@@ -14,7 +16,8 @@ from gromap.geometry.embedding import KernelPCA
 
 # of tiles, of small things, and of holes: the allocator of a CPU keeps pieces of 32 MiB and less
 FIXED_BYTES = {"cpu": 300 << 20, "cuda": 1 << 30}
-SEARCH_MAPS = 64  # float64 copies of Γ that the search holds
+SEARCH_CELLS, SEARCH_MAPS = 400, 400  # axes that the search knows of, at most, and float64 copies of Γ in these
+FINAL_MAPS = 16  # copies of Γ in all axes
 PATIENT, SIGNED, REFINING = 10, 7, 2  # sweeps of eigenvectors: to 1e-9, to 1e-6, from a good guess
 
 
@@ -35,7 +38,8 @@ def linear_memory(pair: Pair, signed: bool = False) -> int:
 
 
 def _before(pair: Pair, signed: bool) -> int:
-    search = 8 * SEARCH_MAPS * pair.x.likely_axes * pair.y.likely_axes
+    axes = [space.likely_axes for space in (pair.x, pair.y)]
+    search = 8 * (SEARCH_MAPS * prod(min(k, SEARCH_CELLS) for k in axes) + FINAL_MAPS * prod(axes))
     return max(search, *(_embedding(space, signed) for space in (pair.x, pair.y)))
 
 
