@@ -13,9 +13,12 @@ from __future__ import annotations
 
 import argparse
 import json
+import random
 import sys
 import time
 import warnings
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -106,6 +109,23 @@ def table(records: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
+def tasks_of(kind: str, options: argparse.Namespace) -> list[tuple[Any, ...]]:
+    """The arguments of `run_one` for all problems of a kind."""
+    dims = options.dims if kind in IN_ANY_DIMENSION else [2, 3] if kind == "shapes" else [3]
+    draws = [(n, dim, len(problems(kind, n, dim, options.seed))) for n in options.sizes for dim in dims]
+    return [(kind, n, dim, options.seed, k) for n, dim, count in draws for k in range(count)]
+
+
+def run_one(
+    kind: str, n: int, dim: int, seed: int, index: int, temperatures: list[float], end: float
+) -> list[dict[str, Any]]:
+    """The records of one problem of a draw at each temperature; those begun before the time is
+    over."""
+    torch.set_num_threads(1)
+    p = problems(kind, n, dim, seed)[index]
+    return [{"kind": kind, "dim": dim} | run(p, eps) for eps in temperatures if time.time() < end]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kinds", nargs="+", default=list(KINDS), choices=list(KINDS))
@@ -113,21 +133,22 @@ def main() -> None:
     parser.add_argument("--epsilon", nargs="+", type=float, default=[1e-2, 1e-3, 1e-4, 1e-5])
     parser.add_argument("--dims", nargs="+", type=int, default=[2, 20])
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--minutes", type=float, default=1e9, help="after which no other problem is begun")
     parser.add_argument("--out", type=Path, help="a file for the records, JSON")
     options = parser.parse_args()
-    records: list[dict[str, Any]] = []
-    for kind in options.kinds:
-        dims = options.dims if kind in IN_ANY_DIMENSION else [2, 3] if kind == "shapes" else [3]
-        for n, dim in ((n, d) for n in options.sizes for d in dims):
-            for p in problems(kind, n, dim, options.seed):
-                for eps in options.epsilon:
-                    record = {"kind": kind, "dim": dim} | run(p, eps)
-                    records.append(record)
-                    if record["gap"] > 1e-3:
-                        print(json.dumps(record), file=sys.stderr, flush=True)
-    if options.out:
-        options.out.write_text(json.dumps(records, indent=1))
-    print(table(records))
+    tasks = [task for kind in options.kinds for task in tasks_of(kind, options)]
+    random.Random(0).shuffle(tasks)  # so that what is left out is of all kinds
+    end, records = time.time() + 60 * options.minutes, list[dict[str, Any]]()
+    with ProcessPoolExecutor(options.jobs, get_context("spawn")) as pool:
+        for done in as_completed([pool.submit(run_one, *task, options.epsilon, end) for task in tasks]):
+            for record in done.result():
+                records.append(record)
+                if record["gap"] > 1e-3:
+                    print(json.dumps(record), file=sys.stderr, flush=True)
+            if options.out:
+                options.out.write_text(json.dumps(records, indent=1))
+    print(f"{len(records)} of {len(tasks) * len(options.epsilon)} runs\n" + table(records))
 
 
 if __name__ == "__main__":
