@@ -34,8 +34,8 @@ from gromap.bench.machine import Meter, add_options, describe, table, use
 from gromap.bench.scores import Array, Index
 from gromap.bench.shapes import data_folder, mesh_pair, surface_pair
 from gromap.mesh import Mesh
+from gromap.search import search
 from gromap.search.anneal import SmallPair
-from gromap.search.search import coarsened, hunt
 
 STRAIGHT = ("dog", "dog 0-2", "man", "man 0-2", "man-child", "woman", "hand", "femurs", "vertebrae", "human")
 GEODESIC = ("hips", "vessels", "man53k")  # with distances along the surfaces
@@ -81,9 +81,9 @@ def compare(name: str, draw: int, n: int, starts: int, seeds: int, device: torch
 
 def coarse_seconds(x: torch.Tensor, y: torch.Tensor, seed: int) -> float:
     """Seconds of the coarse level of the search, embeddings not included."""
-    pair = SmallPair(coarsened(gromap.CntGW().problem(Pair.of(x, y, seed=seed)), 100), torch.float32)
+    pair = SmallPair(search.coarsened(gromap.CntGW().problem(Pair.of(x, y, seed=seed)), 100), torch.float32)
     meter = Meter.start(x.device)
-    hunt(pair, 1e-3 * pair.heat, seed, gromap.Search())
+    search.lowest(pair, 1e-3 * pair.heat, seed, gromap.Search())
     return meter.read()[0]
 
 

@@ -77,8 +77,8 @@ def test_slow_cooling_finds_lower_minima_than_cold_starts():
     problem = CntGW().problem(Pair.of(x, y, epsilon=1e-3))
     pair = SmallPair(problem, torch.float32)
     starts = pair.units(random_starts(*problem.spread, 24, 0))
-    eps = 1e-3 * pair.heat
-    cold, slow = (pair.cool(starts, torch.full((24,), hot), eps, BUDGET).value for hot in (1e-3, 0.1))
+    eps, budget = 1e-3 * pair.heat, dataclasses.replace(BUDGET, exchanges=0)
+    cold, slow = (pair.cool(starts, torch.full((24,), hot), eps, budget).value for hot in (1e-3, 0.1))
     assert float(slow.min()) < 0.9 * float(cold.min())
     assert float(slow.mean()) < 0.9 * float(cold.mean())
 
@@ -101,20 +101,6 @@ def test_cells_say_how_much_of_the_variance_they_lose():
     assert SmallPair(pair.problem, torch.float64).lost_variance(pair.problem) == pytest.approx(0, abs=1e-12)
     coarse = SmallPair(pair.problem.coarser(20, 20), torch.float64)
     assert 0 < coarse.lost_variance(pair.problem) < 0.5
-
-
-def test_shaken_minima_are_near_them():
-    pair = small()
-    found = pair.cool(pair.units(random_starts(*pair.problem.spread, 3, 0)), torch.full((3,), 0.05), 0.02, BUDGET)
-    gamma, parents = pair.shaken(found, 60, (0.0, 0.5), torch.Generator().manual_seed(0))
-    assert parents.tolist() == [0, 1, 2] * 20
-    still = torch.arange(60) // 3 % 2 == 0
-    torch.testing.assert_close(gamma[still], found.gamma[parents[still]])
-    noise, axes = gamma[~still] - found.gamma[parents[~still]], pair.axes.square()
-    size = found.gamma[parents[~still]].square().sum((-2, -1)).mean()
-    assert float(noise.square().sum((-2, -1)).mean() / size) == pytest.approx(0.25, rel=0.3)
-    share = noise.square().mean(0).sqrt() / axes  # alike along all axes
-    assert float(share.max()) < 2 * float(share.min())
 
 
 def test_a_copy_stays_where_it_starts():

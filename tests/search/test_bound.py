@@ -27,7 +27,7 @@ def test_no_match_is_below_the_bound(cost, eps):
     if cost == "spherical":
         x, y = (z / np.linalg.norm(z, axis=1, keepdims=True) for z in (x, y))
     pair = small(x, y, a, b, eps, cost=cost)
-    found, _ = search.hunt(pair, eps / pair.unit, 0, Search())
+    found, _ = search.lowest(pair, eps / pair.unit, 0, Search())
     bound = lower_bound(pair, eps / pair.unit, SearchBudget())
     assert 0 < bound <= float(found.value[0]) * (1 + 1e-4)
     assert solve(x, y, a, b, cost=cost, epsilon=eps, scale="joint").value >= 0.999 * bound * pair.unit

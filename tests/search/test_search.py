@@ -17,7 +17,7 @@ from gromap.search.anneal import SmallPair
 from gromap.search.descent import SAME_GAMMA, descend, merge
 from gromap.search.landscape import objective
 from gromap.search.proposals import profile_scores, random_starts, sign_flips
-from gromap.search.search import best_start, hunt
+from gromap.search.search import best_start, lowest
 from gromap.solvers.loop import alternate
 from gromap.solvers.protocol import Begin
 from gromap.transport.sinkhorn import Potentials
@@ -97,7 +97,7 @@ def test_shaking_finds_what_starts_that_agree_have_missed():
         x, y = (z / np.linalg.norm(z, axis=1, keepdims=True) for z in rng.normal(size=(2, 40, 20)))
         p = CntGW().problem(Pair.of(x, y, cost="spherical", epsilon=1e-3))
         pair = SmallPair(p, torch.float32)
-        still, shaken = (hunt(pair, p.eps / pair.unit, 0, Search(budget=SearchBudget(rounds=r))) for r in (0, 12))
+        still, shaken = (lowest(pair, p.eps / pair.unit, 0, Search(budget=SearchBudget(rounds=r))) for r in (0, 12))
         gaps.append(float(still[0].value[0] / shaken[0].value[0]) - 1)
     assert min(gaps) >= 0
     assert sum(gaps) > 0.04

@@ -29,6 +29,7 @@ from gromap._threads import allowed, side_by_side
 from gromap._torch import eigh, norm, untyped
 from gromap.search.budget import SearchBudget
 from gromap.search.descent import distinct
+from gromap.search.exchange import exchanged
 from gromap.solvers.cnt import CntProblem
 from gromap.solvers.objective import quartic
 from gromap.transport.backend import fused_for
@@ -36,7 +37,7 @@ from gromap.transport.cuda_graph import State, captured
 from gromap.transport.tiles import LOG2E, cuts
 
 FARTHEST = 80.0  # nats that a potential moves in one outer step, at most: its exponential is a float32
-PART_ENTRIES = 1 << 16  # of the plans of a batch from which a second thread pays
+PART_ENTRIES = 1 << 15  # of the plans of a batch from which a second thread pays
 LOOK = 5  # Sinkhorn steps between two looks at the marginals
 
 
@@ -115,6 +116,27 @@ class SmallPair:
     def step(self, gamma: Tensor, g: Tensor, eps: Tensor, steps: int, tol: float, rank: bool = True) -> Cooled:
         """One outer step, with at most so many Sinkhorn steps, fewer where all meet their
         marginals.  rank: whether the values are wanted."""
+        plan, u, v, f, g = self._plan(gamma, g, eps, steps, tol)
+        if not rank:
+            return Cooled(self._map(plan, u, v), g, self.a.new_zeros(0))
+        return self._coupling(plan, u, v, f, g, gamma, eps)
+
+    def images(self, gamma: Tensor, g: Tensor, eps: Tensor, budget: SearchBudget) -> Tensor:
+        """The means of y and of |y|² under each row of the plans of some Γ.  (B, N, E + 1)"""
+        plan, u, v, *_ = self._plan(gamma, g, eps, budget.sinkhorn_steps, budget.marginal_tol)
+        return u.mT * torch.bmm(plan, v.mT * self.values[:, :-1]) / self.a[:, None]
+
+    def traded(self, images: Tensor, budget: SearchBudget) -> tuple[Tensor, Tensor]:
+        """Linear maps after pairs of points have traded their images (exchange.py), and how much
+        they gained.  (B, D, E), (B,)"""
+        images, gain = exchanged(self.x, self.a, images, budget.least_gain * self.heat, budget.exchanges)
+        return self.x.mT @ (self.a[:, None] * images[..., :-1]), gain
+
+    def _plan(
+        self, gamma: Tensor, g: Tensor, eps: Tensor, steps: int, tol: float
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+        """diag(u) π diag(v) of Γ after Sinkhorn, as π, u and v, and its potentials f, in nats,
+        and g."""
         batch = len(gamma)
         product = self.x @ (16 * gamma)
         plan = torch.baddbmm(self.inner.expand(batch, -1, -1), product, self.columns.expand(batch, -1, -1))
@@ -124,11 +146,8 @@ class SmallPair:
         total = plan.sum(-1, keepdim=True)
         plan.mul_(self.a[:, None] / total)  # its rows are exact
         u, v, moved = self._sinkhorn(plan, steps, tol)
-        g = g + eps[:, None] * moved[:, 0]
-        if not rank:
-            return Cooled(self._map(plan, u, v), g, self.a.new_zeros(0))
         f = u[:, 0].log() - (top + total.log2())[..., 0] / LOG2E
-        return self._coupling(plan, u, v, f, g, gamma, eps)
+        return plan, u, v, f, g + eps[:, None] * moved[:, 0]
 
     def matched(self, score: Tensor, steps: int, tol: float) -> Tensor:
         """The linear maps of the plans that scores in nats lead to.  (B, N, M) to (B, D, E)"""
@@ -211,9 +230,24 @@ class SmallPair:
             state = gamma[some], g[some], hot[some], ratio[some], last
             for _ in range(rungs + budget.settling):
                 state = self._rung(state, budget)
-            return self.step(state[0], state[1], state[2], budget.sinkhorn_steps, budget.marginal_tol)
+            here, g_here, now = self._traded(state, budget)[:3]
+            return self.step(here, g_here, now, budget.sinkhorn_steps, budget.marginal_tol)
 
         return reduce(Cooled.join, side_by_side(down, self._parts(len(gamma))))
+
+    def _traded(self, state: State, budget: SearchBudget) -> State:
+        """Γ and potentials after exchanges, and some steps where these gained."""
+        gamma, g, now, ratio, last = state
+        moved, gain = self.traded(self.images(gamma, g, now, budget), budget)
+        better = (gain > 0).nonzero()[:, 0]
+        if len(better) == 0:
+            return state
+        if self.fused:  # where all take as long as some
+            better = torch.arange(len(gamma), device=gamma.device)
+        some = moved[better], g[better], now[better], ratio[better], last
+        for _ in range(budget.settling):
+            some = self._rung(some, budget)
+        return gamma.index_copy(0, better, some[0]), g.index_copy(0, better, some[1]), now, ratio, last
 
     def _rung(self, state: State, budget: SearchBudget) -> State:
         """Γ and potentials after one outer step, and the next temperature by its ratio to this
@@ -250,19 +284,6 @@ class SmallPair:
         found = reduce(Cooled.join, side_by_side(meet, self._parts(len(at))))
         return found.take(self.distinct(found, budget)[:keep])
 
-    def shaken(
-        self, found: Cooled, count: int, noises: tuple[float, ...], generator: torch.Generator
-    ) -> tuple[Tensor, Tensor]:
-        """Some minima in turn, with noise of these shares of them, and which they were.
-        (count, D, E), (count,)"""
-        turn = torch.arange(count)
-        parents = (turn % len(found.gamma)).to(found.gamma.device)
-        share = torch.tensor(noises)[turn // len(found.gamma) % len(noises)][:, None, None]
-        gamma, noise = found.gamma[parents], torch.randn(count, *self.axes.shape, generator=generator)
-        noise = (share * noise).to(gamma) * self.axes.square().to(gamma)  # as large as entries of Γ can be
-        size = gamma.square().sum((-2, -1), keepdim=True).sqrt() / norm(self.axes.square())
-        return gamma + size.to(gamma) * noise, parents
-
     def best(self, found: Cooled, budget: SearchBudget) -> Cooled:
         """The lowest distinct ones."""
         return found.take(self.distinct(found, budget)[: budget.kept])
@@ -283,7 +304,7 @@ class SmallPair:
         return torch.cdist(self._flat(gamma), self._flat(known)).argmin(1)
 
     def _flat(self, gamma: Tensor) -> Tensor:
-        return (gamma.double() / self.axes).flatten(1)
+        return (gamma / self.axes.to(gamma)).flatten(1)
 
     def lost_variance(self, full: CntProblem) -> float:
         """The share of the variance of the clouds that lies within the cells: where it is large,

@@ -14,9 +14,24 @@ import math
 import torch
 from torch import Tensor
 
-from gromap.search.anneal import SmallPair
+from gromap.search.anneal import Cooled, SmallPair
 from gromap.search.budget import SearchBudget
 from gromap.solvers.cnt import CntProblem
+
+UNMET = 1.5  # of the value of a start whose marginals are not met yet, over that with these met, at the most
+
+
+def at_bound(pair: SmallPair, ends: Cooled, eps: float, tol: float, budget: SearchBudget) -> Cooled | None:
+    """The lowest of some ends of starts, if no match is lower by more than a share of it.
+
+    A cloud with itself has at most the value of the identity, ε times its entropy: where the ends
+    are far above, the bound need not be known.
+    """
+    entropy = -sum(float(w.double() @ w.double().log()) for w in (pair.problem.a, pair.problem.b))
+    if float(ends.value.min()) > UNMET * 0.5 * eps * entropy:
+        return None
+    found = pair.ranked(ends, eps, budget, 1)
+    return found if float(found.value[0]) <= (1 + tol) * lower_bound(pair, eps, budget) else None
 
 
 def lower_bound(pair: SmallPair, eps: float, budget: SearchBudget) -> float:

@@ -9,9 +9,11 @@ batch on coarse clouds (anneal.py):
        side with itself, that is all (bound.py)
        diag(±σ) on the leading axes, σ_d the largest correlation of both d-th axes; random Γ
     2  all of them cool down, random ones from temperatures of their own; and many more random
-       ones, where few have come to the lowest minimum
-    3  in rounds, the best minima are shaken, heated and cool down again, until some rounds have
-       found nothing lower; around the critical temperature once more below it, and warmed up
+       ones, where few have come to the lowest minimum; where a start has cooled down, pairs of
+       points trade their images as long as that gains (exchange.py)
+    3  in rounds, the best minima are shaken, heated and cool down again, and are kicked: the images
+       of some points roll on among them (moves.py), until some rounds have found nothing lower;
+       around the critical temperature once more below it, and warmed up
     4  the best on finer clouds; those that stay close to the lowest, on still finer ones
     5  down to the temperature asked for, and those that are close to a tie on the points
 
@@ -21,7 +23,6 @@ takes is in budget.py.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -32,9 +33,10 @@ from gromap import _check
 from gromap._solution import Interrupted, State
 from gromap.geometry.measure import own_generator
 from gromap.search.anneal import Cooled, SmallPair
-from gromap.search.bound import lower_bound
+from gromap.search.bound import at_bound
 from gromap.search.budget import SearchBudget
 from gromap.search.chirality import handedness
+from gromap.search.moves import kicked, shaken
 from gromap.search.proposals import paired, profile_scores, random_starts, sign_flips
 from gromap.search.start_plan import start_plan
 from gromap.solvers.cnt import CntProblem
@@ -110,13 +112,7 @@ def best_start(
     eps = max(problem.eps / pair.unit, floor) * pair.unit
     try:
         rows = paired(problem.x, problem.y, problem.a, problem.b)
-        # left and right are told apart among several minima
-        enough = -math.inf if hand else (1 + SAME_ENERGY) * lower_bound(pair, eps / pair.unit, budget)
-        found, count = hunt(pair, eps / pair.unit, seed, search, rows, enough)  # 1 to 3
-        cold = budget.below_critical * pair.critical * pair.heat
-        if cold < eps / pair.unit and float(found.value[0]) > enough:
-            below = hunt(pair, cold, seed, search, rows)
-            found, count = warmed(pair, (found, count), below, eps / pair.unit, budget)
+        found, count = lowest(pair, eps / pair.unit, seed, search, rows, stop=hand is None)  # 1 to 3
         minima = _minima(pair, found, count, eps)
         for k, (points, gap) in enumerate(budget.finer):  # 4
             if here is not problem and (len(minima) > 1 or k == 0):
@@ -133,22 +129,35 @@ def best_start(
         raise Interrupted(State(gamma if minima is None else minima.gamma[0])) from None
 
 
-def hunt(
-    pair: SmallPair, eps: float, seed: int, search: Search, rows: Tensor | None = None, enough: float = -math.inf
+def lowest(
+    pair: SmallPair, eps: float, seed: int, search: Search, rows: Tensor | None = None, stop: bool = False
 ) -> tuple[Cooled, Tensor]:
     """Lines 1 to 3: distinct minima at a temperature, the lowest first, and how many starts went
     to each.
 
-    rows: linear maps of the problem to start from as well.  enough: a value at which nothing lower
-    is sought.
+    rows: linear maps of the problem to start from as well.  stop: whether a match as good as those
+    of each side with itself is all; left and right are told apart among several.
     """
+    budget, known = search.budget, known_starts(pair, search.budget, rows)
+    ends = _quenched(pair, known, eps, budget)
+    found = at_bound(pair, ends, eps, SAME_ENERGY, budget) if stop else None
+    if found is not None:
+        return found, torch.tensor([float(budget.agreement)])
+    here, cold = hunt(pair, eps, seed, search, known, ends), budget.below_critical * pair.critical * pair.heat
+    if not cold < eps:
+        return here
+    below = hunt(pair, cold, seed, search, known, _quenched(pair, known, cold, budget))
+    return warmed(pair, here, below, eps, budget)
+
+
+def _quenched(pair: SmallPair, gamma: Tensor, eps: float, budget: SearchBudget) -> Cooled:
+    return pair.cool(gamma, torch.zeros(len(gamma)), eps, budget)
+
+
+def hunt(pair: SmallPair, eps: float, seed: int, search: Search, known: Tensor, ends: Cooled) -> tuple[Cooled, Tensor]:
+    """The same at this temperature only, where known starts end as given."""
     budget = search.budget
     low, high = min(budget.heats[0], pair.critical), budget.heats[1]
-    known = known_starts(pair, budget, rows)
-    ends = pair.cool(known, torch.zeros(len(known)), eps, budget)
-    found = pair.ranked(ends, eps, budget, 1)
-    if float(found.value[0]) <= enough:
-        return found, torch.tensor([float(budget.agreement)])
     flips = sign_flips(*pair.spread, budget.flipped_axes)[1:].to(pair.x)
 
     def random(count: int, seed: int) -> tuple[Tensor, Tensor]:
@@ -180,20 +189,29 @@ def shake(
     low: the least of the temperatures that random starts cool from.
     """
     generator, (least, most) = own_generator(seed + 1), budget.shaken_heats
-    each = budget.shaken * (budget.fused_batch if pair.fused else 1)
-    agreed = float(pair.count(found, ends, budget)[0]) >= budget.agreement
-    patience, quiet = budget.agreed_patience if agreed else budget.patience, 0
-    for _ in range(budget.rounds_of(pair.fused, each * len(pair.a) * len(pair.b))):
-        starts, parents = pair.shaken(found, each, budget.noises, generator)
-        hot = low * least * (most / least) ** torch.rand(each, generator=generator)
-        end = pair.cool(starts, hot, eps, budget)
-        ends = ends.join(end.take(pair.nearest(end.gamma, found.gamma) != parents))
+    times, quiet = budget.fused_batch if pair.fused else 1, 0
+    for _ in range(budget.rounds_of(pair.fused, len(pair.a) * len(pair.b))):
         lowest = float(found.value[0])
-        found = pair.best(found.join(pair.ranked(end, eps, budget, budget.kept)), budget)
+        starts, parents = shaken(pair, found, times * budget.shaken, budget.noises, generator)
+        hot = low * least * (most / least) ** torch.rand(len(starts), generator=generator)
+        found, ends = _after(pair, pair.cool(starts, hot, eps, budget), parents, found, ends, eps, budget)
+        starts, g, parents = kicked(pair, found, times * budget.kicked, eps, budget, generator)
+        end = pair.cool(starts, torch.zeros(len(starts)), eps, budget, g)
+        found, ends = _after(pair, end, parents, found, ends, eps, budget)
         quiet = quiet + 1 if float(found.value[0]) > lowest - SAME_ENERGY * abs(lowest) else 0
-        if quiet >= patience:
+        agreed = float(pair.count(found, ends, budget)[0]) >= budget.agreement
+        if quiet >= (budget.agreed_patience if agreed else budget.patience):
             break
     return found, ends
+
+
+def _after(
+    pair: SmallPair, end: Cooled, parents: Tensor, found: Cooled, ends: Cooled, eps: float, budget: SearchBudget
+) -> tuple[Cooled, Cooled]:
+    """The best minima after some have been left for others, and all ends with those that came to
+    another one."""
+    ends = ends.join(end.take(pair.nearest(end.gamma, found.gamma) != parents))
+    return pair.best(found.join(pair.ranked(end, eps, budget, budget.kept)), budget), ends
 
 
 def warmed(
