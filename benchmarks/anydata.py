@@ -32,7 +32,9 @@ from gromap._pair import Pair
 from gromap._plan import round_to
 
 END = Loop(Sinkhorn(200), max_steps=3_000, max_iter=200, tol=1e-7, marginal_tol=1e-5)
-MANY = Search(starts=200, budget=SearchBudget(kept=8, agreed_patience=6))
+MANY = Search(
+    starts=200, budget=SearchBudget(kept=8, patience=10, agreed_patience=6, rounds=64, shaken_pairs=30_000_000)
+)
 
 
 def energy(pair: Pair, plan: np.ndarray) -> float:
@@ -109,7 +111,7 @@ def table(records: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def tasks_of(kind: str, options: argparse.Namespace) -> list[tuple[Any, ...]]:
+def tasks_of(kind: str, options: argparse.Namespace) -> list[tuple[str, int, int, int, int]]:
     """The arguments of `run_one` for all problems of a kind."""
     dims = options.dims if kind in IN_ANY_DIMENSION else [2, 3] if kind == "shapes" else [3]
     draws = [(n, dim, len(problems(kind, n, dim, options.seed))) for n in options.sizes for dim in dims]
