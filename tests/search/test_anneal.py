@@ -88,7 +88,7 @@ def test_distinct_minima_come_with_the_lowest_first():
     found = pair.cool(pair.units(random_starts(*pair.problem.spread, 12, 0)), torch.full((12,), 0.05), 0.02, BUDGET)
     order = pair.distinct(found, BUDGET)
     assert bool((found.value[order][1:] >= found.value[order][:-1]).all())
-    counted = pair.count(found.take(order), found, BUDGET)
+    counted = pair.count(found.take(order), found, 0.02, BUDGET)
     assert float(counted.min()) >= 1
     few = pair.ranked(found, 0.02, BUDGET, 2)
     assert len(few.gamma) <= 2

@@ -127,10 +127,13 @@ class SmallPair:
         return u.mT * torch.bmm(plan, v.mT * self.values[:, :-1]) / self.a[:, None]
 
     def traded(self, images: Tensor, budget: SearchBudget) -> tuple[Tensor, Tensor]:
-        """Linear maps after pairs of points have traded their images (exchange.py), and how much
-        they gained.  (B, D, E), (B,)"""
-        images, gain = exchanged(self.x, self.a, images, budget.least_gain * self.heat, budget.exchanges)
-        return self.x.mT @ (self.a[:, None] * images[..., :-1]), gain
+        """Images after pairs of points have traded them (exchange.py), and how much these gained.
+        (B, N, E + 1), (B,)"""
+        return exchanged(self.x, self.a, images, budget.least_gain * self.heat, budget.exchanges)
+
+    def mapped(self, images: Tensor) -> Tensor:
+        """The linear maps of some images.  (B, D, E)"""
+        return self.x.mT @ (self.a[:, None] * images[..., :-1])
 
     def _plan(
         self, gamma: Tensor, g: Tensor, eps: Tensor, steps: int, tol: float
@@ -238,8 +241,8 @@ class SmallPair:
     def _traded(self, state: State, budget: SearchBudget) -> State:
         """Γ and potentials after exchanges, and some steps where these gained."""
         gamma, g, now, ratio, last = state
-        moved, gain = self.traded(self.images(gamma, g, now, budget), budget)
-        better = (gain > 0).nonzero()[:, 0]
+        images, gain = self.traded(self.images(gamma, g, now, budget), budget)
+        moved, better = self.mapped(images), (gain > 0).nonzero()[:, 0]
         if len(better) == 0:
             return state
         if self.fused:  # where all take as long as some
@@ -274,15 +277,17 @@ class SmallPair:
 
     def ranked(self, found: Cooled, eps: float, budget: SearchBudget, keep: int) -> Cooled:
         """The lowest distinct ones, with their marginals met."""
-        some = self.distinct(found, budget)[: 2 * keep]
-        found = found.take(some)
+        found = self._met(found.take(self.distinct(found, budget)[: 2 * keep]), eps, budget)
+        return found.take(self.distinct(found, budget)[:keep])
+
+    def _met(self, found: Cooled, eps: float, budget: SearchBudget) -> Cooled:
+        """Starts after an outer step that meets their marginals."""
         at = found.gamma.new_full((len(found.gamma),), eps)
 
         def meet(some: slice) -> Cooled:
             return self.step(found.gamma[some], found.g[some], at[some], budget.ranking_steps, budget.ranking_tol)
 
-        found = reduce(Cooled.join, side_by_side(meet, self._parts(len(at))))
-        return found.take(self.distinct(found, budget)[:keep])
+        return reduce(Cooled.join, side_by_side(meet, self._parts(len(at))))
 
     def best(self, found: Cooled, budget: SearchBudget) -> Cooled:
         """The lowest distinct ones."""
@@ -294,10 +299,16 @@ class SmallPair:
         leaders, _ = distinct(found.gamma.double() / self.axes, found.value, each, budget.same_gamma)
         return leaders[: max(1, int(torch.isfinite(found.value[leaders]).sum()))]
 
-    def count(self, found: Cooled, ends: Cooled, budget: SearchBudget) -> Tensor:
-        """How many of some ends are each of some minima.  (K,)"""
+    def count(self, found: Cooled, ends: Cooled, eps: float, budget: SearchBudget) -> Tensor:
+        """How many of some ends are each of some minima. Ends near the lowest may be others, by a
+        few exchanges: some of them are looked at with their marginals met.  (K,)"""
         left, right = self._flat(found.gamma), self._flat(ends.gamma)
-        return (torch.cdist(left, right) <= budget.same_gamma * norm(left, dim=1)[:, None]).double().sum(1)
+        near = torch.cdist(left, right) <= budget.same_gamma * norm(left, dim=1)[:, None]
+        count, some = near.double().sum(1), near[0].nonzero()[: budget.looked_at, 0]
+        if len(some) > 0:
+            like = self._met(ends.take(some), eps, budget).value <= (1 + budget.same_value) * found.value[0]
+            count[0] *= like.double().mean()
+        return count
 
     def nearest(self, gamma: Tensor, known: Tensor) -> Tensor:
         """The index of the known Γ that is nearest to each.  (K,)"""

@@ -35,8 +35,8 @@ def kicked(
     order, place = torch.rand(count, n, generator=generator).argsort(1), torch.arange(n)
     after = order.gather(1, torch.where(place < size, (place + 1) % size, place))
     source = torch.empty_like(order).scatter_(1, order, after).to(images.device)
-    gamma, _ = pair.traded(images.gather(1, source[..., None].expand_as(images)), budget)
-    return gamma, found.g[parents], parents
+    images, _ = pair.traded(images.gather(1, source[..., None].expand_as(images)), budget)
+    return pair.mapped(images), found.g[parents], parents
 
 
 def _turns(found: Cooled, count: int, shares: tuple[float, ...]) -> tuple[Tensor, Tensor]:

@@ -11,9 +11,10 @@ batch on coarse clouds (anneal.py):
     2  all of them cool down, random ones from temperatures of their own; and many more random
        ones, where few have come to the lowest minimum; where a start has cooled down, pairs of
        points trade their images as long as that gains (exchange.py)
-    3  in rounds, the best minima are shaken, heated and cool down again, and are kicked: the images
-       of some points roll on among them (moves.py), until some rounds have found nothing lower;
-       around the critical temperature once more below it, and warmed up
+    3  in rounds, the best minima are shaken, heated and cool down again; are nudged, since some are
+       saddles; and are kicked, images of some points rolling on among these (moves.py); until some
+       rounds have found nothing lower; around the critical temperature once more below it, and
+       warmed up
     4  the best on finer clouds; those that stay close to the lowest, on still finer ones
     5  down to the temperature asked for, and those that are close to a tie on the points
 
@@ -170,37 +171,40 @@ def hunt(pair: SmallPair, eps: float, seed: int, search: Search, known: Tensor, 
     ends = ends.join(pair.cool(torch.cat([slow, some]), hot, eps, budget))
     found = pair.ranked(ends, eps, budget, budget.kept)
     for batch, size in enumerate(budget.more_starts(pair.fused, len(pair.a) * len(pair.b)) if search.starts else []):
-        if float(pair.count(found, ends, budget)[0]) >= budget.agreement:
+        if float(pair.count(found, ends, eps, budget)[0]) >= budget.agreement:
             break
         others = pair.cool(*random(size, seed + 1 + batch), eps, budget)
         found = pair.best(found.join(pair.ranked(others, eps, budget, budget.kept)), budget)
         ends = ends.join(others)
     if search.starts > 0:
         found, ends = shake(pair, found, ends, low, eps, seed, budget)
-    return found, pair.count(found, ends, budget)
+    return found, pair.count(found, ends, eps, budget)
 
 
 def shake(
     pair: SmallPair, found: Cooled, ends: Cooled, low: float, eps: float, seed: int, budget: SearchBudget
 ) -> tuple[Cooled, Cooled]:
-    """Line 3: the best minima after rounds of shaking, and all ends of starts: of those that were
-    shaken, the ones that have come to another minimum.
+    """Line 3: the best minima after rounds of moves, and all ends of starts: of those that were
+    moved, the ones that have come to another minimum.
 
     low: the least of the temperatures that random starts cool from.
     """
     generator, (least, most) = own_generator(seed + 1), budget.shaken_heats
-    times, quiet = budget.fused_batch if pair.fused else 1, 0
+    times, quiet, long = budget.fused_batch if pair.fused else 1, 0, replace(budget, settling=budget.nudged_steps)
     for _ in range(budget.rounds_of(pair.fused, len(pair.a) * len(pair.b))):
         lowest = float(found.value[0])
         starts, parents = shaken(pair, found, times * budget.shaken, budget.noises, generator)
         hot = low * least * (most / least) ** torch.rand(len(starts), generator=generator)
         found, ends = _after(pair, pair.cool(starts, hot, eps, budget), parents, found, ends, eps, budget)
+        starts, parents = shaken(pair, found, times * budget.nudged, budget.nudges, generator)
+        end = pair.cool(starts, torch.zeros(len(starts)), eps, long, found.g[parents])
+        found, ends = _after(pair, end, parents, found, ends, eps, budget)
         starts, g, parents = kicked(pair, found, times * budget.kicked, eps, budget, generator)
         end = pair.cool(starts, torch.zeros(len(starts)), eps, budget, g)
         found, ends = _after(pair, end, parents, found, ends, eps, budget)
         quiet = quiet + 1 if float(found.value[0]) > lowest - SAME_ENERGY * abs(lowest) else 0
-        agreed = float(pair.count(found, ends, budget)[0]) >= budget.agreement
-        if quiet >= (budget.agreed_patience if agreed else budget.patience):
+        agreed = float(pair.count(found, ends, eps, budget)[0]) >= budget.agreement
+        if quiet >= budget.patience_of(pair.fused, agreed):
             break
     return found, ends
 
