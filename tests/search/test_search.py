@@ -12,6 +12,7 @@ import torch
 import gromap
 from gromap import CntGW, Landscape, Loop, Search, SearchBudget, Sinkhorn, Space, landmarks, landscape, solve
 from gromap._pair import Pair
+from gromap.bench.shapes import surface_pair
 from gromap.datasets import humans
 from gromap.search.anneal import SmallPair
 from gromap.search.descent import SAME_GAMMA, descend, merge
@@ -186,6 +187,13 @@ def test_chirality_keeps_left_and_right(hand):
     assert kept < 0.5 * mirrored
     with pytest.raises(ValueError, match=r"chirality needs points in space.*X has 2"):
         solve(x[:, :2], y, init=Search(chirality=True))
+
+
+def test_minima_that_are_nearly_as_low_are_settled_before_one_is_taken():
+    """On 1000 points: where the search is done, the second of two is 0.6 % lower."""
+    x, y = surface_pair("human", 1000, 0, torch.device("cpu"))
+    values = [solve(x, y, seed=seed).value for seed in (0, 2)]
+    assert values[0] == pytest.approx(values[1], rel=1e-3)
 
 
 def test_chirality_of_meshes_looks_at_their_vertices():

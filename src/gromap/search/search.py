@@ -299,11 +299,11 @@ def _settled(
         cold = cold.take(slice(int((cold.value <= _within(cold.value, budget.finer[-1][1])).sum())))
         gamma, g = pair.back(cold.gamma), cold.g.to(g) * (pair.unit / problem.eps)
     duals = Potentials(half_step(_score(gamma, here, here, problem.eps), here.log_b, g), g)
-    if len(gamma) > 1 and here is not problem:
+    if len(gamma) > 1:
         there = coarsened(problem, budget.tie_points)
         settle = replace(loop, sinkhorn=Sinkhorn(50, tol=2e-3), adaptive=False, max_iter=budget.tie_steps)
-        gamma, duals = _lowest(there, gamma, interpolate(here, gamma, duals, there), settle)
-        here = there
+        duals = duals if here is there else interpolate(here, gamma, duals, there)
+        (gamma, duals), here = _lowest(there, gamma, duals, settle), there
     gamma, duals = gamma[0], Potentials(duals.f[0], duals.g[0])
     return gamma, duals if here is problem else interpolate(here, gamma, duals, problem)
 
