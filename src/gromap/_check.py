@@ -104,16 +104,19 @@ def points(x: object, name: str, device: torch.device | str | None = None, least
     return tensor(t, name, device)
 
 
-def extent(x: Tensor, power: float, name: str) -> None:
-    """Refuse points whose distances, to a power, are out of the range of their numbers."""
+def in_range(x: Tensor, power: float, name: str) -> Tensor:
+    """Points whose distances, to a power, are within the range of their numbers: float32 ones as
+    float64 where these would leave it. Refuse those that leave that too."""
     size = float((x.amax(0).double() - x.amin(0).double()).abs().max())
-    kind, power = torch.finfo(x.dtype), max(power, 2.0)  # distances are roots of squares
-    low, high = kind.tiny ** (1 / power), (kind.max / x.shape[1]) ** (1 / power)
-    if size > high or 0 < size < low:
-        raise ValueError(
-            f"{name} has points {size:.3g} apart, and powers of this are out of the range of {x.dtype}: divide {name} "
-            "by a unit, or remove points that are far from all others."
-        )
+    power = max(power, 2.0)  # distances are roots of squares
+    for points in (x, x.double()):
+        kind = torch.finfo(points.dtype)
+        if size == 0 or kind.tiny ** (1 / power) <= size <= (kind.max / x.shape[1]) ** (1 / power):
+            return points
+    raise ValueError(
+        f"{name} has points {size:.3g} apart, and powers of this are out of the range of {x.dtype}: divide {name} by a "
+        "unit, or remove points that are far from all others."
+    )
 
 
 def indices(x: object, name: str, device: torch.device | str | None = None, least: int = 2) -> Tensor:

@@ -100,7 +100,7 @@ class Space:
             dtype = points.dtype
         self.cost.check(points)
         if self.cost.degree is not None:
-            _check.extent(points, self.cost.degree, name)
+            points = _check.in_range(points, self.cost.degree, name)
         check_cost(self.cost, points, name)
         like = torch.empty(0, dtype=dtype, device=points.device)
         self.measure = Measure(points, _check.weights(a, len(points), "b" if name == "Y" else "a", name, like))

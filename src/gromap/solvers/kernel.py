@@ -64,7 +64,7 @@ class KernelProblem(Bilinear):
         super().__init__(*pair.weights, pair.eps, pair.energy_unit, pair)
         self.primal = not centered
         sides = zip((pair.x, pair.y), pair.units, strict=True)
-        self.cx, self.cy = (s.cost(s.measure.points, s.measure.points).to(s.dtype) / unit for s, unit in sides)
+        self.cx, self.cy = ((s.cost(s.measure.points, s.measure.points) / unit).to(s.dtype) for s, unit in sides)
         pairs = (self.cx, self.a), (self.cy, self.b)
         self.kx, self.ky = (kernel_matrix(c, w) if centered else -0.5 * c for c, w in pairs)
         self.dx, self.dy = self.kx.diagonal(), self.ky.diagonal()

@@ -89,7 +89,7 @@ class SampledProblem(WrappedProblem[LowRankCostProblem], Alternating):
         size, pair = (4 / (self.eps * self.samples)) ** 0.5, self.base.pair
         sides = zip((pair.x, pair.y), pair.units, (k, found), strict=True)
         # (N, S), (M, S)
-        x, y = (size / t * s.cost(s.measure.points, s.measure.points[i]).to(self.a.dtype) for s, t, i in sides)
+        x, y = ((size / t * s.cost(s.measure.points, s.measure.points[i])).to(self.a.dtype) for s, t, i in sides)
         return LowRank(x - self.a @ x, y - self.b @ y)  # what depends on i alone, or on j alone, is left out
 
     def score(self, gamma: DrawnScore) -> LowRank:
