@@ -103,7 +103,7 @@ def test_weights_from_tiny_to_one(dtype):
 def test_what_does_not_fit_is_refused_before_it_starts(monkeypatch):
     monkeypatch.setattr(gromap._check, "free_memory", lambda device: 10 << 20)
     x, y = surface(300, 0), surface(280, 1)
-    with pytest.raises(MemoryError, match=r"CntGW on 300 x 280 points needs about 0\.3 GiB.*fewer points"):
+    with pytest.raises(MemoryError, match=r"CntGW on 300 x 280 points needs about 0\.\d GiB.*fewer points"):
         solve(x, y)
     with pytest.raises(MemoryError, match=r"KernelGW on 3000 x 280.*method='cnt'"):
         solve(surface(3000, 0), y, method="kernel")
