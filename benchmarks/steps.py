@@ -14,6 +14,7 @@ from gromap.bench.shapes import surface_pair
 from gromap.solvers.cnt import CntProblem
 from gromap.solvers.multiscale import interpolate
 from gromap.transport import LowRank
+from gromap.transport.marginals import Marginals
 from gromap.transport.sinkhorn import Potentials, Sinkhorn, sinkhorn
 
 COARSE, SETTLE = 2000, 100  # points of the match that `extended_step` extends, and Sinkhorn steps after it, at most
@@ -63,7 +64,7 @@ def extended_step(n: int, epsilon: float) -> Step:
     fine = problem(*(space.project(z) for space, z in zip(spaces, (pair.source, pair.target), strict=True)))
     start = interpolate(coarse, gamma, Potentials(f / epsilon, g / epsilon), fine)
     score = fine.score(gamma)
-    end = sinkhorn(score, fine.log_a, fine.log_b, start, Sinkhorn(steps=SETTLE, tol=1e-3))
+    end = sinkhorn(score, Marginals(fine.log_a, fine.log_b), start, Sinkhorn(steps=SETTLE, tol=1e-3))
     return Step(score, end.f + fine.log_a, end.g + fine.log_b, fine.log_a, fine.log_b)
 
 

@@ -13,7 +13,8 @@ from gromap.datasets import humans
 from gromap.solvers.objective import lifted_score
 from gromap.transport import Dense, Grid, LowRank, split_cells
 from gromap.transport.cuda_graph import StepGraph
-from gromap.transport.sinkhorn import Potentials, half_step, sinkhorn
+from gromap.transport.marginals import Marginals, half_step
+from gromap.transport.sinkhorn import Potentials, sinkhorn
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")]
 
@@ -119,7 +120,7 @@ def test_violent_jumps_on_the_gpu():
     for eps in (1.0, 1e-4, 1e-1, 1e-3, 1e-5, 1e-2):
         gamma = torch.randn(3, 3, generator=generator, dtype=torch.float64).cuda()
         score = lifted_score(gamma, x, y, eps, grid)
-        end = sinkhorn(score, *logs, Potentials(end.f, end.g), Sinkhorn(20))
+        end = sinkhorn(score, Marginals(*logs), Potentials(end.f, end.g), Sinkhorn(20))
         assert bool(torch.isfinite(end.f).all() & torch.isfinite(end.g).all() & torch.isfinite(end.error).all())
         f = half_step(score, logs[1], end.g)
         rows, _ = score.sums(f + logs[0], end.g + logs[1])

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from gromap.transport import Dense, Grid, LowRank, Truncated, split_cells
+from gromap.transport.marginals import Marginals
 from gromap.transport.sinkhorn import Potentials, Sinkhorn, sinkhorn
 from gromap.transport.truncation import CELL_POINTS, MAX_CELLS
 
@@ -22,7 +23,9 @@ def transport(n, m, dtype=torch.float64, loss=1e-4, reach=20.0, seed=0):
     a, b = (0.2 + torch.rand(size, dtype=torch.float64, generator=generator) for size in (n, m))
     log_a, log_b = (a / a.sum()).log(), (b / b.sum()).log()
     score = LowRank(q, k)
-    end = sinkhorn(score, log_a, log_b, Potentials(torch.zeros_like(a), torch.zeros_like(b)), Sinkhorn(3000, tol=1e-6))
+    end = sinkhorn(
+        score, Marginals(log_a, log_b), Potentials(torch.zeros_like(a), torch.zeros_like(b)), Sinkhorn(3000, tol=1e-6)
+    )
     grid = Grid(split_cells(x.to(dtype)), split_cells(y.to(dtype)), loss)
     return LowRank(q.to(dtype), k.to(dtype), grid), *(t.to(dtype) for t in (end.f, end.g, log_a, log_b))
 
@@ -97,8 +100,8 @@ def test_sinkhorn_survives_a_jump(jump):
     score, f, g, log_a, log_b = transport(600, 500)
     moved = LowRank(jump * score.q, score.k, score.grid)
     options = Sinkhorn(1000, tol=1e-3)
-    end = sinkhorn(moved, log_a, log_b, Potentials(f, g), options)
-    want = sinkhorn(LowRank(moved.q, moved.k), log_a, log_b, Potentials(f, g), options)
+    end = sinkhorn(moved, Marginals(log_a, log_b), Potentials(f, g), options)
+    want = sinkhorn(LowRank(moved.q, moved.k), Marginals(log_a, log_b), Potentials(f, g), options)
     assert bool(torch.isfinite(end.f).all() & torch.isfinite(end.g).all())
     assert float(end.error) <= 2 * max(1e-3, float(want.error))
     dual = [float(z.f @ log_a.exp() + z.g @ log_b.exp()) for z in (end, want)]

@@ -10,7 +10,8 @@ from scipy.spatial.distance import cdist
 
 from gromap import Plan, Solution, Space
 from gromap._plan import round_to
-from gromap.transport.sinkhorn import Potentials, Sinkhorn, half_step, sinkhorn
+from gromap.transport.marginals import Marginals, half_step
+from gromap.transport.sinkhorn import Potentials, Sinkhorn, sinkhorn
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
@@ -52,7 +53,7 @@ def settled(plan: Plan, steps: int = 1000, tol: float = 1e-4) -> Plan:
     """
     log_a, log_b = plan.a.log(), plan.b.log()
     score = plan.score.full
-    end = sinkhorn(score, log_a, log_b, Potentials(*plan.potentials), Sinkhorn(steps, tol))
+    end = sinkhorn(score, Marginals(log_a, log_b), Potentials(*plan.potentials), Sinkhorn(steps, tol))
     return Plan.from_potentials(score, half_step(score, log_b, end.g), end.g, plan.a, plan.b, plan.numpy)
 
 

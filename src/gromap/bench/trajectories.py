@@ -17,6 +17,7 @@ from gromap.bench.jobs import Job
 from gromap.bench.settings import Sizes
 from gromap.search.landscape import objective
 from gromap.solvers.kernel import KernelProblem
+from gromap.transport.marginals import Marginals
 from gromap.transport.sinkhorn import sinkhorn
 
 EPS = 0.01
@@ -68,7 +69,7 @@ def path(solver: str, update: Any, inner: int) -> list[list[float]]:
     found = [[0.0, 0.0]]
     for _ in range(STEPS):
         score = p.score(gamma)
-        duals = sinkhorn(score, p.log_a, p.log_b, duals, Sinkhorn(inner, update=update))
+        duals = sinkhorn(score, Marginals(p.log_a, p.log_b), duals, Sinkhorn(inner, update=update))
         gamma, _ = p.correlate(gamma, score, duals.f + p.log_a, duals.g + p.log_b)
         assert gamma.pi is not None
         found.append((left.mT @ gamma.pi @ right)[0].tolist())

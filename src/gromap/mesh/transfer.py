@@ -21,7 +21,8 @@ from gromap._plan import Plan
 from gromap.mesh.clean import components
 from gromap.mesh.mesh import Mesh
 from gromap.mesh.texture import checkerboard, split, with_texture
-from gromap.transport.sinkhorn import Annealing, Potentials, Sinkhorn, half_step, sinkhorn
+from gromap.transport.marginals import Marginals, half_step
+from gromap.transport.sinkhorn import Annealing, Potentials, Sinkhorn, sinkhorn
 
 TOP = 16  # source points that the texture coordinates of a target vertex are averaged over, where there are seams
 WINDOW = 0.25  # of the extent of a chart: points farther apart are on two sides of a seam
@@ -75,7 +76,7 @@ def sharpen(plan: Plan, factor: float = 4.0, steps: int = 1000, tol: float = 1e-
     log_a, log_b = plan.a.log(), plan.b.log()
     f, g = (factor * torch.where(w > 0, z - w.log(), 0.0) for z, w in ((plan.u, plan.a), (plan.v, plan.b)))
     cooling = Annealing(factor, int(np.ceil(factor**2)), "sqrt")
-    end = sinkhorn(score, log_a, log_b, Potentials(f, g), Sinkhorn(steps, tol, annealing=cooling))
+    end = sinkhorn(score, Marginals(log_a, log_b), Potentials(f, g), Sinkhorn(steps, tol, annealing=cooling))
     return replace(plan, score=score, u=half_step(score, log_b, end.g) + log_a, v=end.g + log_b)
 
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from gromap._torch import from_numpy, norm, untyped
 from gromap.solvers.cnt import CntProblem
-from gromap.solvers.loop import alternate, transport_value
+from gromap.solvers.loop import alternate
 from gromap.solvers.protocol import Begin, Loop, Minima
 from gromap.transport.backend import fused_for
 from gromap.transport.cuda_graph import StepGraph
@@ -82,7 +82,7 @@ def _launch(problem: CntProblem, gamma: Tensor, count: Tensor, tol: float, inner
     end = descent_kernel.descents(*clouds, gamma, problem.eps, *limits)
     if end is None:
         return None
-    energy, _ = problem.energy(end.gamma, end.new, transport_value(problem, Potentials(end.f, end.g), end.rows))
+    energy, _ = problem.energy(end.gamma, end.new, problem.transport(gamma, Potentials(end.f, end.g), end.rows))
     return Minima(end.gamma, energy, end.f, end.g, count)
 
 

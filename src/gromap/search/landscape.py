@@ -31,7 +31,6 @@ from gromap.search.starts import LinearMap
 from gromap.solvers import CntGW, Loop, Solver
 from gromap.solvers.choose import as_solver
 from gromap.solvers.cnt import CntProblem
-from gromap.solvers.loop import transport_value
 from gromap.solvers.multiscale import interpolate
 from gromap.solvers.protocol import Minima
 from gromap.solvers.run import solve_pair
@@ -195,9 +194,9 @@ def objective(problem: CntProblem, gamma: Tensor, steps: int = 400) -> Tensor:
     problem.  (B,)"""
     f, g = (w.new_zeros(len(gamma), len(w)) for w in (problem.a, problem.b))
     score = problem.score(gamma)
-    end = sinkhorn(score, problem.log_a, problem.log_b, Potentials(f, g), Sinkhorn(steps, tol=2e-3))
+    end = sinkhorn(score, problem.marginals(gamma), Potentials(f, g), Sinkhorn(steps, tol=2e-3))
     _, rows = problem.correlate(gamma, score, end.f + problem.log_a, end.g + problem.log_b)
-    return problem.constant + 8 * problem.norm2(gamma) + transport_value(problem, end, rows)
+    return problem.constant + 8 * problem.norm2(gamma) + problem.transport(gamma, end, rows)
 
 
 def landscape(

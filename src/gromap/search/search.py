@@ -45,7 +45,8 @@ from gromap.solvers.loop import alternate
 from gromap.solvers.multiscale import interpolate
 from gromap.solvers.protocol import Begin, Loop, Minima, Problem
 from gromap.transport import Dense
-from gromap.transport.sinkhorn import Potentials, Sinkhorn, half_step
+from gromap.transport.marginals import half_step
+from gromap.transport.sinkhorn import Potentials, Sinkhorn
 
 SAME_ENERGY = 1e-3  # relative gap of minima of which it does not matter which one is found
 UNSURE = (

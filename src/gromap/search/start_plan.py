@@ -7,7 +7,8 @@ from torch import Tensor
 from gromap._plan import Plan
 from gromap.solvers.cnt import CntProblem
 from gromap.solvers.protocol import Loop
-from gromap.transport.sinkhorn import Potentials, Sinkhorn, half_step, sinkhorn
+from gromap.transport.marginals import half_step
+from gromap.transport.sinkhorn import Potentials, Sinkhorn, sinkhorn
 
 MAX_SINKHORN_STEPS = 500  # of Sinkhorn, at most
 
@@ -17,5 +18,5 @@ def start_plan(problem: CntProblem, gamma: Tensor, duals: Potentials, loop: Loop
     if not bool(gamma.any()):
         return None
     score = problem.score(gamma)
-    end = sinkhorn(score, problem.log_a, problem.log_b, duals, Sinkhorn(MAX_SINKHORN_STEPS, tol=loop.marginal_tol))
+    end = sinkhorn(score, problem.marginals(gamma), duals, Sinkhorn(MAX_SINKHORN_STEPS, tol=loop.marginal_tol))
     return problem.plan(score, half_step(score, problem.log_b, end.g), end.g, numpy=True)

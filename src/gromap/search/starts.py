@@ -32,7 +32,8 @@ from gromap.search.start_plan import start_plan
 from gromap.solvers.cnt import CntProblem, map_of_plan
 from gromap.solvers.protocol import Begin, Loop, Problem, Start
 from gromap.transport import Dense
-from gromap.transport.sinkhorn import Potentials, half_step
+from gromap.transport.marginals import half_step
+from gromap.transport.sinkhorn import Potentials
 
 
 class LinearStart(ABC):

@@ -44,8 +44,9 @@ from gromap.solvers.protocol import (
 )
 from gromap.transport import Score
 from gromap.transport.cuda_graph import StepGraph
+from gromap.transport.marginals import half_step
 from gromap.transport.newton import newton
-from gromap.transport.sinkhorn import Potentials, half_step, sinkhorn
+from gromap.transport.sinkhorn import Potentials, sinkhorn
 
 UNFINISHED = 0.1  # misplaced mass of a plan that says nothing about Γ yet: Sinkhorn goes on
 SMALL_ENERGY = 20.0  # times the energy: where this is less than a unit of energy, tolerances are shares of it
@@ -87,13 +88,14 @@ def alternate(
         while True:  # 3, until `_status` says how it ends
             score = problem.score(gamma)  # 4
             asked = replace(options.sinkhorn, steps=inner, tol=marginal_tol)
-            duals = sinkhorn(score, problem.log_a, problem.log_b, duals, asked, graph)  # 5
+            to = problem.marginals(gamma)
+            duals = sinkhorn(score, to, duals, asked, graph if to.fixed else None)  # 5
             if options.adaptive and inner < options.max_steps and float(duals.error.max()) > UNFINISHED:
                 inner = min(2 * inner, options.max_steps)
                 continue  # with the same Γ
             score = score.truncate(duals.f, duals.g, problem.log_a, problem.log_b)
             new, rows = problem.correlate(gamma, score, duals.f + problem.log_a, duals.g + problem.log_b)  # 6, 7
-            energy, change = problem.energy(gamma, new, transport_value(problem, duals, rows))
+            energy, change = problem.energy(gamma, new, problem.eps * to.dual(duals.f, duals.g, rows))
             known, moved, error = _read(energy, change, duals.error)
             best = int(known.argmin())
             event = Event(
@@ -187,13 +189,6 @@ def _read(*numbers: Tensor) -> tuple[np.ndarray, ...]:
     """Some numbers of each start of a batch, in one transfer: each waits for the device.  (B,)
     each"""
     return tuple(torch.stack([z.double().reshape(-1) for z in numbers]).cpu().numpy())
-
-
-def transport_value(problem: Problem, duals: Potentials, rows: Tensor) -> Tensor:
-    """OT_ε(C_Γ) by its dual, with the row sums of π: an unfinished Sinkhorn costs a second-order
-    error.  (...)"""
-    a, b = problem.log_a.exp().double(), problem.log_b.exp().double()
-    return problem.eps * (duals.f.double() @ a + duals.g.double() @ b - (rows.double().sum(-1) - 1))
 
 
 def run_steps(problem: Stepping, begin: Begin, options: Loop, callback: Callback | None = None) -> Outcome:

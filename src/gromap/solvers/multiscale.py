@@ -19,7 +19,8 @@ from gromap.solvers.cnt import CntGW, CntProblem
 from gromap.solvers.loop import alternate
 from gromap.solvers.objective import lifted_score
 from gromap.solvers.protocol import Begin, Callback, Loop, Outcome, SolverDefaults, Start
-from gromap.transport.sinkhorn import Potentials, half_step
+from gromap.transport.marginals import half_step
+from gromap.transport.sinkhorn import Potentials
 
 ENOUGH = 100_000  # points of a coarse level: at fixed ε the potentials are smooth, and more points do not refine them
 # how much closer coarse levels meet their marginals: cheap there, it saves steps on all points

@@ -14,6 +14,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, runtime_checkable
 
 import torch
@@ -24,6 +25,7 @@ from gromap._plan import Plan
 from gromap._progress import Event
 from gromap._solution import Status
 from gromap.transport import Score
+from gromap.transport.marginals import Marginals
 from gromap.transport.sinkhorn import Potentials, Sinkhorn
 
 if TYPE_CHECKING:
@@ -103,6 +105,19 @@ class Problem(ABC):
     def plan(self, score: Score, f: Tensor, g: Tensor, numpy: bool = False) -> Plan:
         """π_ij = a_i b_j exp(s_ij + f_i + g_j), with potentials in nats."""
         return Plan.from_potentials(score, f, g, self.a, self.b, numpy)
+
+    @cached_property
+    def fixed(self) -> Marginals:
+        """Both marginals as they are given."""
+        return Marginals(self.log_a, self.log_b)
+
+    def marginals(self, gamma: Any) -> Marginals:
+        """What the transport problem of Γ asks of the marginals."""
+        return self.fixed
+
+    def transport(self, gamma: Any, duals: Potentials, rows: Tensor) -> Tensor:
+        """OT_ε(C_Γ) by its dual, with the row sums of π.  (...)"""
+        return self.eps * self.marginals(gamma).dual(duals.f, duals.g, rows)
 
     def zero_potentials(self) -> Potentials:
         return Potentials(torch.zeros_like(self.log_a), torch.zeros_like(self.log_b))

@@ -22,7 +22,7 @@ from gromap._threads import one_thread, threads_for
 from gromap.solvers.cnt import map_of_plan
 from gromap.solvers.loop import state_of
 from gromap.solvers.protocol import Callback, Loop, Outcome, Problem, Solver, Start
-from gromap.transport.sinkhorn import half_step
+from gromap.transport.marginals import half_step
 
 LOOSER = 2.0  # times the tolerance of Sinkhorn: rounding errors, and tiles left out, add to what it misplaces
 

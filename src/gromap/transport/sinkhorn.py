@@ -23,6 +23,7 @@ from torch import Tensor
 from gromap._torch import untyped
 from gromap.transport.backend import fused_for
 from gromap.transport.cuda_graph import StepGraph
+from gromap.transport.marginals import Marginals
 from gromap.transport.plan_cache import PlanCache, cached
 from gromap.transport.score import Score
 
@@ -98,31 +99,17 @@ LOOSE = 0.5  # misplaced mass of a plan that is too far from any coupling to go 
 TRUNCATE_EVERY = 10  # steps between two updates of the lists of tiles
 
 
-SafeStep = Callable[[Score, "Marginals", Tensor], tuple[Tensor, Tensor]]
-
-
-class Marginals:
-    """Both marginals as one vector: every elementwise step then runs once, for f and g together."""
-
-    def __init__(self, log_a: Tensor, log_b: Tensor):
-        self.log_a, self.log_b, self.n = log_a, log_b, log_a.shape[-1]
-        self.log = torch.cat([log_a, log_b])
-        self.mass = self.log.exp()
-        self.empty = self.log == -torch.inf
-
-    def split(self, z: Tensor) -> tuple[Tensor, Tensor]:
-        return z[..., : self.n], z[..., self.n :]
+SafeStep = Callable[[Score, Marginals, Tensor], tuple[Tensor, Tensor]]
 
 
 def sinkhorn(
-    score: Score, log_a: Tensor, log_b: Tensor, start: Potentials, options: Sinkhorn, graph: StepGraph | None = None
+    score: Score, to: Marginals, start: Potentials, options: Sinkhorn, graph: StepGraph | None = None
 ) -> Potentials:
     """Run the inner loop from the given potentials.
 
     graph: one that earlier calls with the same marginals and update have captured, to be used
     again.
     """
-    to = Marginals(log_a, log_b)
     z = torch.cat([start.f, start.g], -1)  # (..., N + M)
     heat = options.annealing.temperatures() if options.annealing else []
     safe = _averaged_step if options.update == "symmetric" else _standard_step
@@ -148,7 +135,7 @@ def sinkhorn(
     n, steps = 0, None
     while n < options.steps:  # for n = 0 to n_inner - 1
         if truncates and (n == 0 or n % TRUNCATE_EVERY == 1):
-            used, steps = score.truncate(*to.split(state[1]), log_a, log_b), None
+            used, steps = score.truncate(*to.split(state[1]), to.log_a, to.log_b), None
         if steps is None or n == 1:
             worth = not truncates and options.steps - n >= 3 * look
             steps = graph.steps(advance, used, state, worth, first=n == 0)
@@ -171,7 +158,7 @@ def _symmetric_step(score: Score | PlanCache, to: Marginals, *state: Any) -> tup
     `move` takes; maybe in place."""
     f, g = to.split(state[1])
     totals = score.sums(f + to.log_a, g + to.log_b)
-    if fused_for(f):
+    if to.fixed and fused_for(f):
         from gromap.transport import potential_step
 
         return potential_step.move(totals, to.log, *state)
@@ -193,9 +180,10 @@ def move(
     min(a_i, b_j) and this cannot happen.
     """
     total = torch.cat(totals, -1)
-    ratio = (total.log() - to.log).masked_fill(to.empty, 0.0)  # points without mass keep their potential
+    ratio, mass = to.residual(total, ahead)
+    ratio = ratio.masked_fill(to.empty, 0.0)  # points without mass keep their potential
     lost = ~torch.isfinite(ratio.sum(-1))
-    error: Tensor = untyped.linalg.vector_norm(total - to.mass, 1, -1).masked_fill(lost, torch.inf)
+    error: Tensor = untyped.linalg.vector_norm(total - mass, 1, -1).masked_fill(lost, torch.inf)
     new = torch.sub(ahead, ratio.masked_fill(lost[..., None], 0.0), alpha=0.5)
     if not momentum:
         return new, new, age, error
@@ -209,15 +197,14 @@ def _standard_step(score: Score, to: Marginals, z: Tensor) -> tuple[Tensor, Tens
     """f from g, then g from the new f: Alg. sinkhorn. Columns come out exact; the error is that
     of the rows before."""
     f, g = to.split(z)
-    new = half_step(score, to.log_b, g)
+    new = to.half_step(score, z, 0)
     error = (to.log_a.exp() * torch.expm1((f - new).clamp(max=50.0)).abs()).sum(-1)
-    return torch.cat([new, half_step(score.mT, to.log_a, new)], -1), error
+    return torch.cat([new, to.half_step(score, torch.cat([new, g], -1), 1)], -1), error
 
 
 def _averaged_step(score: Score, to: Marginals, z: Tensor) -> tuple[Tensor, Tensor]:
     """Alg. sinkhorn_symm as printed, through log-sum-exp; the error is not known."""
-    f, g = to.split(z)
-    new = torch.cat([half_step(score, to.log_b, g), half_step(score.mT, to.log_a, f)], -1)
+    new = torch.cat([to.half_step(score, z, side) for side in (0, 1)], -1)
     return 0.5 * (z + new), z.new_full(z.shape[:-1], torch.nan)
 
 
@@ -233,9 +220,3 @@ def _rescue(z: Tensor, error: Tensor, score: Score, to: Marginals, step: SafeSte
         return z, error
     new = step(score.full, to, z)[0]
     return torch.where(lost[..., None] & ~to.empty, new, z), torch.where(lost, error.clamp(max=2.0), error)
-
-
-def half_step(score: Score, log_b: Tensor, g: Tensor) -> Tensor:
-    """f = -log Σ_j b_j exp(s_ij + g_j): makes the row marginals exact. Also Alg. Interpolate,
-    for new rows.  (..., N)"""
-    return -score.lse(g + log_b)

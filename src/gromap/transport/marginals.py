@@ -1,0 +1,154 @@
+"""What a transport problem asks of the marginals of its plan, and the steps that follow.
+
+    min over π of mass one   <C, π> + ε KL(π | a⊗b) + D_X(π 1) + D_Y(πᵀ 1)
+
+    Marginals          π 1 = a, πᵀ 1 = b
+    SoftMarginals      D_X = ρ_X KL(. | a): ρ = inf keeps a marginal, ρ = 0 frees it
+    PartialMarginals   π 1 <= h_X a, πᵀ 1 <= h_Y b, the rest goes to one more point of either side
+
+Always π_ij = a_i b_j exp(s_ij + f_i + g_j), potentials in nats, f and g as one vector z. Free
+marginals ask for what fixed ones absorb: the parts r_i and c_j of the cost C_ij = -ε (s_ij + r_i +
+c_j) that belong to one side, the `anchor`. With κ = ε / ρ, τ = 1 / (1 + κ):
+
+    π 1 = a exp(-κ (f - r)) / Z             f <- (1 - τ) r - τ log Σ_j b_j exp(s_ij + g_j)
+    dual  ε (k_X + k_Y - log |π|),          k_X = -log Σ a exp(-κ (f - r)) / κ, or <a, f - r>
+"""
+
+from __future__ import annotations
+
+import math
+from typing import cast
+
+import torch
+from torch import Tensor
+
+from gromap.transport.score import Score
+
+FREE = math.inf  # κ of a marginal that is free
+
+
+class Marginals:
+    """Both marginals, fixed, as one vector: every elementwise step then runs once, for f and g
+    together."""
+
+    fixed = True
+
+    def __init__(self, log_a: Tensor, log_b: Tensor):
+        self.log_a, self.log_b, self.n = log_a, log_b, log_a.shape[-1]
+        self.log = torch.cat([log_a, log_b])
+        self.mass = self.log.exp()
+        self.empty = self.log == -torch.inf
+
+    def split(self, z: Tensor) -> tuple[Tensor, Tensor]:
+        return z[..., : self.n], z[..., self.n :]
+
+    def residual(self, total: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
+        """Twice the step that z asks for where π has these row and column sums, and the sums that
+        it should have.  (..., N + M) twice"""
+        return total.log() - self.log, self.mass
+
+    def half_step(self, score: Score, z: Tensor, side: int) -> Tensor:
+        """The potentials of the rows (side 0) or columns (1) that are best for those of the others.
+        (..., N) or (..., M)"""
+        f, g = self.split(z)
+        return half_step(score, self.log_b, g) if side == 0 else half_step(score.mT, self.log_a, f)
+
+    def dual(self, f: Tensor, g: Tensor, rows: Tensor) -> Tensor:
+        """The value of the problem by its dual, in units of ε, where π has these row sums: an
+        unfinished Sinkhorn costs a second-order error.  (...)"""
+        a, b = self.log_a.exp().double(), self.log_b.exp().double()
+        return f.double() @ a + g.double() @ b - (rows.double().sum(-1) - 1)
+
+
+class SoftMarginals(Marginals):
+    """Marginals of a plan of mass one that cost ρ KL(. | a); κ = ε / ρ of each side, 0 where it is
+    fixed, `FREE` where it costs nothing."""
+
+    fixed = False
+
+    def __init__(self, log_a: Tensor, log_b: Tensor, anchor: Tensor, kappa: tuple[float, float]):
+        super().__init__(log_a, log_b)
+        self.anchor, self.kappa = anchor, kappa
+        sides = zip((log_a, log_b), kappa, strict=True)
+        self.tau = torch.cat([torch.full_like(w, 1 / (1 + k)) for w, k in sides])
+
+    def residual(self, total: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
+        mass = total[..., : self.n].sum(-1, keepdim=True)
+        away = z - self.anchor - self._shifts(z)
+        free = self.tau == 0
+        rate = torch.where(free, 0.0, (1 - self.tau) / self.tau.clamp(min=1e-30))
+        want = torch.where(free, total / mass, (self.log - rate * away).exp())
+        return self.tau * (total.log() - self.log) + (1 - self.tau) * (away + mass.log()), want
+
+    def half_step(self, score: Score, z: Tensor, side: int) -> Tensor:
+        """With the plan brought to mass one, where the marginal is not fixed."""
+        lse = -super().half_step(score, z, side)
+        log, tau, anchor = (part[side] for part in map(self.split, (self.log, self.tau, self.anchor)))
+        own = (1 - tau) * anchor - tau * lse
+        return own - torch.logsumexp(log + own + lse, -1, keepdim=True) if self.kappa[side] > 0 else own
+
+    def dual(self, f: Tensor, g: Tensor, rows: Tensor) -> Tensor:
+        z = torch.cat([f, g], -1)
+        left, right = self.split(self._shifts(z.double()))
+        return left[..., 0] + right[..., 0] - rows.double().sum(-1).log()
+
+    def _shifts(self, z: Tensor) -> Tensor:
+        """k_X for all rows, k_Y for all columns.  (..., N + M)"""
+        away = z - self.anchor
+        parts = zip(self.split(away), self.split(self.log), self.kappa, strict=True)
+        return torch.cat([_soft_mean(d, log.to(d), k).expand_as(d) for d, log, k in parts], -1)
+
+
+def _soft_mean(d: Tensor, log: Tensor, kappa: float) -> Tensor:
+    """-log Σ a exp(-κ d) / κ, and the mean for κ = 0; also where the marginal is free, since d is
+    constant there.  (..., 1)"""
+    if kappa in (0.0, FREE):
+        return (log.exp() * d.masked_fill(log == -torch.inf, 0.0)).sum(-1, keepdim=True)
+    return -torch.logsumexp(log - kappa * d, -1, keepdim=True) / kappa
+
+
+class PartialMarginals(Marginals):
+    """At most h a and h b of both sides, in a plan of mass one: what is left of one side goes to a
+    point of the other that costs nothing, whose potential is known in closed form.
+
+    The entropy of what is left counts too.
+    """
+
+    fixed = False
+
+    def __init__(self, log_a: Tensor, log_b: Tensor, anchor: Tensor, most: tuple[float, float]):
+        super().__init__(log_a, log_b)
+        self.anchor, self.most = anchor, most
+        self.log_most = torch.cat([torch.full_like(w, math.log(h)) for w, h in zip((log_a, log_b), most, strict=True)])
+
+    def residual(self, total: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
+        left, full = self._left(z), (self.log + self.log_most).exp()
+        return (total + left).log() - self.log - self.log_most, full - left
+
+    def half_step(self, score: Score, z: Tensor, side: int) -> Tensor:
+        lse = -super().half_step(score, z, side)
+        log, anchor, own = (part[side] for part in map(self.split, (self.log, self.anchor, z)))
+        rest, most = self.most[side] - 1, math.log(self.most[side])
+        if rest <= 0:
+            return most - lse
+        level = torch.logsumexp(log + own - anchor, -1, keepdim=True)
+        return most - torch.logaddexp(lse, math.log(rest) - anchor - level)
+
+    def dual(self, f: Tensor, g: Tensor, rows: Tensor) -> Tensor:
+        value = 1 - rows.double().sum(-1)
+        away = torch.cat([f, g], -1).double() - self.anchor.double() - self.log_most.double()
+        for d, log, h in zip(self.split(away), self.split(self.log.double()), self.most, strict=True):
+            full = h * log.exp() @ d.masked_fill(log == -torch.inf, 0.0)[..., None]
+            value = value + full[..., 0] - (h - 1) * torch.logsumexp(log + math.log(h) + d, -1)
+        return cast("Tensor", value)
+
+    def _left(self, z: Tensor) -> Tensor:
+        """What goes to the further points.  (..., N + M)"""
+        sides = zip(self.split(self.log + z - self.anchor), self.most, strict=True)
+        return torch.cat([(h - 1) * torch.softmax(d, -1) for d, h in sides], -1)
+
+
+def half_step(score: Score, log_b: Tensor, g: Tensor) -> Tensor:
+    """f = -log Σ_j b_j exp(s_ij + g_j): makes the row marginals exact. Also Alg. Interpolate,
+    for new rows.  (..., N)"""
+    return -score.lse(g + log_b)
