@@ -11,8 +11,7 @@ from torch import Tensor
 
 import gromap
 from gromap.bench.shapes import surface_pair
-from gromap.solvers.cnt import CntProblem
-from gromap.solvers.multiscale import interpolate
+from gromap.solvers.embedded import CntProblem
 from gromap.transport import LowRank
 from gromap.transport.marginals import Marginals
 from gromap.transport.sinkhorn import Potentials, Sinkhorn, sinkhorn
@@ -62,7 +61,7 @@ def extended_step(n: int, epsilon: float) -> Step:
 
     coarse = problem(*(space.features for space in spaces))
     fine = problem(*(space.project(z) for space, z in zip(spaces, (pair.source, pair.target), strict=True)))
-    start = interpolate(coarse, gamma, Potentials(f / epsilon, g / epsilon), fine)
+    start = coarse.interpolate(gamma, Potentials(f / epsilon, g / epsilon), fine)
     score = fine.score(gamma)
     end = sinkhorn(score, Marginals(fine.log_a, fine.log_b), start, Sinkhorn(steps=SETTLE, tol=1e-3))
     return Step(score, end.f + fine.log_a, end.g + fine.log_b, fine.log_a, fine.log_b)

@@ -11,7 +11,8 @@ import pytest
 import torch
 
 import gromap
-from gromap.solvers.cnt import CntGW, CntProblem
+from gromap.solvers.cnt import CntGW
+from gromap.solvers.embedded import CntProblem
 from gromap.solvers.loop import AlternatingSolver
 from gromap.solvers.protocol import Loop
 

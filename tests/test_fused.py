@@ -65,7 +65,7 @@ def test_a_search(clouds, fuse):
 
 
 def test_tiles_left_out(fuse, monkeypatch):
-    monkeypatch.setattr("gromap.solvers.cnt.TRUNCATED_PAIRS", {"cpu": 0})
+    monkeypatch.setattr("gromap.solvers.embedded.TRUNCATED_PAIRS", {"cpu": 0})
     t = torch.linspace(0, 1, 640)
     x = torch.stack([t, 0.2 * t**2], 1)
     loop = Loop(Sinkhorn(6), adaptive=False, max_iter=1)

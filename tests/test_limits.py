@@ -10,7 +10,7 @@ import torch
 import gromap
 from gromap import CntGW, Interrupted, Loop, Multiscale, Sinkhorn, solve
 from gromap.search.anneal import SmallPair
-from gromap.solvers import cnt, loop
+from gromap.solvers import embedded, loop
 from tests.conftest import cloud
 
 
@@ -22,7 +22,7 @@ def surface(n, seed, dtype="float32", width=1.0):
 
 @pytest.fixture
 def _always_truncate(monkeypatch):
-    monkeypatch.setattr(cnt, "TRUNCATED_PAIRS", {"cpu": 0, "cuda": 0})
+    monkeypatch.setattr(embedded, "TRUNCATED_PAIRS", {"cpu": 0, "cuda": 0})
 
 
 @pytest.mark.usefixtures("_always_truncate")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, cast
 
 import numpy as np
@@ -46,6 +47,40 @@ def whole(value: object, name: str, least: int = 1) -> int:
     if number < least:
         raise ValueError(f"{name} must be an integer >= {least}, got {number}.")
     return number
+
+
+def reach(value: object) -> tuple[float, float]:
+    """ρ of both sides: the square of a distance, from which points need not be matched any more;
+    infinite where None keeps the weights of a side."""
+    both = cast("tuple[object, ...]", tuple(value)) if isinstance(value, tuple | list) else (value, value)
+    if len(both) != 2:
+        raise ValueError(f"reach must be one distance, or a pair for X and for Y, got {len(both)} values.")
+    found = list[float]()
+    for one in both:
+        if one is None:
+            found.append(math.inf)
+            continue
+        if isinstance(one, bool) or not isinstance(one, int | float | np.number):
+            raise TypeError(f"reach must be a number >= 0, None to keep the weights, or a pair of these, got {one!r}.")
+        number = float(cast("float", one))
+        if not 0 <= number < math.inf:
+            raise ValueError(f"reach must be a number >= 0, or None to keep the weights, got {one!r}.")
+        found.append(number**2)
+    return found[0], found[1]
+
+
+def part(value: object, totals: tuple[float, float]) -> tuple[float, float] | None:
+    """How much of either side a plan of mass one may hold, over its weights, where this share of
+    the lighter side is matched; None where nothing is asked for, or all of both."""
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float | np.number):
+        raise TypeError(f"mass must be a number > 0 and <= 1, or None, got {value!r}.")
+    number = float(cast("float", value))
+    if not 0 < number <= 1:
+        raise ValueError(f"mass is the share of the lighter side to match, > 0 and <= 1, got {value!r}.")
+    most = tuple(total / min(totals) / number for total in totals)
+    return (most[0], most[1]) if max(most) > 1 else None
 
 
 def share(value: object, name: str) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -11,6 +12,7 @@ import torch
 from torch import Tensor
 
 from gromap import _check, _options
+from gromap._features import FeatureCost, feature_cost_of
 from gromap._space import Space
 from gromap.geometry.indexed_costs import Indexed
 
@@ -24,6 +26,9 @@ HOTTEST = 0.01
 RAISED = {torch.float32: ", pass float64 data", torch.float64: ""}  # what else helps
 
 
+KEPT = (math.inf, math.inf)
+
+
 @dataclass(frozen=True, eq=False)
 class Pair:
     """What is matched: c_X / units[0] and c_Y / units[1] at the temperature eps, in units of
@@ -34,6 +39,9 @@ class Pair:
     eps: float
     units: tuple[float, float] = (1.0, 1.0)
     seed: int = 0
+    fused: FeatureCost | None = None
+    rho: tuple[float, float] = KEPT  # what KL of the marginals costs; infinite where they are fixed
+    most: tuple[float, float] | None = None  # times the weights, of a plan of mass one that matches parts
 
     def __post_init__(self) -> None:
         rounding = torch.finfo(self.dtype).eps
@@ -65,15 +73,47 @@ class Pair:
         dim: Any = "auto",
         device: torch.device | str | None = None,
         seed: int = 0,
+        features: Any = None,
+        alpha: float = 0.5,
+        feature_cost: Any = None,
+        reach: Any = None,
+        mass: float | None = None,
     ) -> Pair:
         """From what the user gives."""
+        rho = _options.reach(reach)
+        if mass is not None and reach is not None:
+            raise ValueError("reach and mass both say how much is matched: pass one of them.")
         eps, seed, device = _check.positive(epsilon, "epsilon"), _options.seed(seed), _options.device(device)
         x, y = spaces_of(X, Y, a, b, cost, dim, device, seed)
-        units = units_of(x, y, scale)
+        most = _options.part(mass, (1.0, 1.0) if None in (x.total, y.total) else (x.total, y.total))
+        partly = rho != KEPT or most is not None
+        if partly and scale == "each":
+            _check.warn(
+                "scale='each' blows a part up to the size of the whole: with reach= or mass= pass scale='joint'."
+            )
+        units = units_of(x, y, "joint" if partly and scale == "auto" else scale)
         if isinstance(scale, str):
             x.warn_if_far("X", eps)
             y.warn_if_far("Y", eps)
-        return cls(x, y, eps, units, seed)
+        weights = x.measure.weights, y.measure.weights
+        if features is None:
+            fused = None
+        else:
+            fused = feature_cost_of(features, alpha, feature_cost, weights, scale is not None, seed)
+        return cls(x, y, eps, units, seed, fused, rho, most)
+
+    @property
+    def relaxed(self) -> bool:
+        """Whether a marginal is not fixed."""
+        return self.rho != KEPT or self.most is not None
+
+    def mass(self, value: float) -> float:
+        """How much is matched: the share that was asked for; or the mass of the plan of unbalanced
+        GW (Séjourné, Vialard, Peyré 2021) at half of ρ and ε, whose best multiple of the plan of
+        mass one this is."""
+        if self.most is not None:
+            return 1 / min(self.most)
+        return math.exp(-value / (sum(self.rho) + self.eps))
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -100,7 +140,9 @@ class Pair:
     def energy_unit(self) -> float:
         """One unit of energy, in which tolerances are given: both costs at their own scale,
         whatever `units` are."""
-        return (self.x.scale / self.units[0]) * (self.y.scale / self.units[1])
+        distances = (self.x.scale / self.units[0]) * (self.y.scale / self.units[1])
+        alpha = 1.0 if self.fused is None else self.fused.alpha
+        return alpha * distances + (1 - alpha)
 
     @property
     def weights(self) -> tuple[Tensor, Tensor]:

@@ -38,12 +38,13 @@ class Plan:
     a: Tensor
     b: Tensor
     numpy: bool = True
+    wanted: tuple[Tensor, Tensor] | None = None  # row and column sums that it should have, where these are not a and b
     _potentials: tuple[Tensor, Tensor] | None = field(default=None, repr=False)  # f and g, also where weights are zero
 
     @classmethod
     def from_potentials(cls, score: Score, f: Tensor, g: Tensor, a: Tensor, b: Tensor, numpy: bool = True) -> Plan:
         """π_ij = a_i b_j exp(s_ij + f_i + g_j), with potentials in nats."""
-        return cls(score, f + a.log(), g + b.log(), a, b, numpy, (f, g))
+        return cls(score, f + a.log(), g + b.log(), a, b, numpy, _potentials=(f, g))
 
     @property
     def potentials(self) -> tuple[Tensor, Tensor]:
@@ -61,7 +62,8 @@ class Plan:
     def T(self) -> Plan:
         known = self._potentials
         swapped = None if known is None else (known[1], known[0])
-        return Plan(self.score.mT, self.v, self.u, self.b, self.a, self.numpy, swapped)
+        wanted = None if self.wanted is None else (self.wanted[1], self.wanted[0])
+        return Plan(self.score.mT, self.v, self.u, self.b, self.a, self.numpy, wanted, swapped)
 
     def __repr__(self) -> str:
         return f"Plan({self.shape[0]} x {self.shape[1]}, marginal error {self.marginal_error:.1e})"
@@ -95,9 +97,10 @@ class Plan:
     @cached_property
     def marginal_error(self) -> float:
         """Σ_i |π 1 - a|_i + Σ_j |πᵀ 1 - b|_j: misplaced mass, between 0 and 2 for a plan of mass
-        1, whatever N."""
-        r, c = self.sums
-        return float((r.double() - self.a.double()).abs().sum() + (c.double() - self.b.double()).abs().sum())
+        1, whatever N. Where marginals are not fixed, beside those of a plan that is best for its
+        potentials."""
+        pairs = zip(self.sums, self.wanted or (self.a, self.b), strict=True)
+        return sum(float((s.double() - w.double()).abs().sum()) for s, w in pairs)
 
     def conditional_mean(self, w: Any) -> Any:
         """Σ_j π_ij w_j / Σ_j π_ij: each row's average, also where its weight is zero."""

@@ -75,13 +75,18 @@ class Solution:
 
     plan: Plan
     state: State
-    value: float  #: GW_ε: value_gw + ε KL(π | a⊗b)
+    value: float  #: alpha value_gw + (1 - alpha) value_features + value_marginals + ε KL(π | a⊗b)
     value_gw: float  #: L(π) = Σ (c_X - c_Y)² π π, in the scaled (and embedded) costs
     epsilon: float  #: the temperature used: π = a b exp((f + g - C) / ε)
     scale: tuple[float, float]  #: the units of both costs: c_X / scale[0] and c_Y / scale[1] were matched
     status: Status
     #: energy, gamma_change, inner_steps, marginal_error, seconds of each step
     history: dict[str, np.ndarray] = field(repr=False)
+    value_features: float = 0.0  #: Σ c_F π, where features were given; value counts them 1 - alpha
+    value_marginals: float = 0.0  #: ρ KL of both marginals, where reach= frees them
+    alpha: float = 1.0  #: what value_gw counts in value
+    mass: float = 1.0  #: how much is matched: of the lighter side, or the mass of unbalanced GW
+    most: tuple[float, float] = (1.0, 1.0)  # times the weights, what the plan may hold of each side
     stats: Stats = field(default=Stats(), repr=False)  #: how it was found
     sides: tuple[Side, Side] | None = field(default=None, repr=False)  # where the points of X and Y lie, for maps
     # where nothing was embedded for the solve
@@ -139,6 +144,21 @@ class Solution:
                 )
             gamma = self.find_gamma()
         return _check.to_array(gamma, self.plan.numpy)
+
+    @property
+    def kept_X(self) -> Any:
+        """How much of each point of X is matched, over its weight, of a plan of mass one.  (N,)"""
+        return self._kept(0)
+
+    @property
+    def kept_Y(self) -> Any:
+        """The same of Y.  (M,)"""
+        return self._kept(1)
+
+    def _kept(self, side: int) -> Any:
+        weights = (self.plan.a, self.plan.b)[side]
+        share = self.plan.sums[side] / (self.most[side] * weights.clamp(min=torch.finfo(weights.dtype).tiny))
+        return _check.to_array(share, self.plan.numpy)
 
     @property
     def potentials(self) -> tuple[Any, Any]:

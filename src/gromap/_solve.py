@@ -27,6 +27,11 @@ def solve(
     method: str | Solver = "auto",
     dim: Any = "auto",
     init: Any = "auto",
+    features: Any = None,
+    alpha: float = 0.5,
+    feature_cost: Any = None,
+    reach: Any = None,
+    mass: float | None = None,
     sharpen: bool | None = None,
     max_iter: int | None = None,
     tol: float | None = None,
@@ -111,7 +116,8 @@ def solve(
     eps = EPSILON if epsilon is None else epsilon
     plain = epsilon is None and isinstance(method, str) and method == "auto"
     try:
-        pair = Pair.of(X, Y, a, b, cost=cost, epsilon=eps, scale=scale, dim=dim, device=device, seed=seed)
+        given = {"features": features, "alpha": alpha, "feature_cost": feature_cost, "reach": reach, "mass": mass}
+        pair = Pair.of(X, Y, a, b, cost=cost, epsilon=eps, scale=scale, dim=dim, device=device, seed=seed, **given)
         solver = as_solver(method, pair, max_iter, tol, sharpens(sharpen, pair, plain))
         solver.check(pair)
         start = as_start(init, pair, solver.name)

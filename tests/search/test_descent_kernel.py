@@ -14,7 +14,7 @@ pytest.importorskip("triton", reason="Triton is not installed")
 
 from gromap.search.descent_kernel import descents, serves
 from gromap.search.proposals import random_starts
-from gromap.solvers.cnt import CntProblem
+from gromap.solvers.embedded import CntProblem
 from gromap.solvers.loop import alternate
 from gromap.solvers.objective import lifted_score
 from gromap.solvers.protocol import Begin, Loop

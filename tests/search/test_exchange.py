@@ -48,7 +48,7 @@ def test_the_gain_of_exchanges_is_that_of_the_loss(uniform, seed):
     pi = coupling(a, b, seed)
     values = torch.cat([y, y.square().sum(1, keepdim=True)], 1)
     start = pi @ values / a[:, None]
-    images, gain = exchanged(x, a, start[None], 0.0, 1)
+    images, gain = exchanged(x, x.square().sum(1, keepdim=True), a, start[None], 0.0, 1)
     pairs = [(i, k) for i in range(12) for k in range(i)]
     gains = {(i, k): float(loss(x, y, pi) - loss(x, y, swapped(pi, a, i, k))) for i, k in pairs}
     assert max(gains.values()) > 0
@@ -72,8 +72,8 @@ def test_exchanges_end_where_none_gains():
     order = torch.randperm(15, generator=torch.Generator().manual_seed(0))
     values = torch.cat([x, x.square().sum(1, keepdim=True)], 1)
     start = torch.stack([values[order], values])  # a wrong match, and the right one
-    images, gain = exchanged(x, a, start, 1e-12, 500)
-    again, more = exchanged(x, a, images, 1e-12, 500)
+    images, gain = exchanged(x, x.square().sum(1, keepdim=True), a, start, 1e-12, 500)
+    again, more = exchanged(x, x.square().sum(1, keepdim=True), a, images, 1e-12, 500)
     torch.testing.assert_close(again, images)
     assert float(gain[0]) > 0 == float(gain[1])
     assert not more.any()

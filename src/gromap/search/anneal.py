@@ -30,7 +30,7 @@ from gromap._torch import eigh, norm, untyped
 from gromap.search.budget import SearchBudget
 from gromap.search.descent import distinct
 from gromap.search.exchange import exchanged
-from gromap.solvers.cnt import CntProblem
+from gromap.solvers.embedded import CntProblem
 from gromap.solvers.objective import quartic
 from gromap.transport.backend import fused_for
 from gromap.transport.cuda_graph import State, captured
@@ -71,16 +71,20 @@ class SmallPair:
         self._graphs: dict[tuple[int, SearchBudget], Callable[[State], State]] = {}
         sides = (problem.x, problem.a, problem.x_norms), (problem.y, problem.b, problem.y_norms)
         spread = [float(w.double() @ n.double()) or 1.0 for _, w, n in sides]  # one, where all points are one
-        self.size, self.unit = math.sqrt(spread[0] * spread[1]), spread[0] * spread[1]  # of Γ, and of energies
+        self.size, self.unit = math.sqrt(spread[0] * spread[1]), problem.alpha * spread[0] * spread[1]
         scaled = ((z.double() / s**0.5, w.double()) for (z, w, _), s in zip(sides, spread, strict=True))
         (self.turn_x, x), (self.turn_y, y) = (_spanned(z, w) for z, w in scaled)
         self.x, self.y, self.a, self.b = x.to(dtype), y.to(dtype), problem.a.to(dtype), problem.b.to(dtype)
         nx, ny = (n.double() / s for (*_, n), s in zip(sides, spread, strict=True))
         self.inner = (4 * nx[:, None] * ny).to(dtype)  # (N, M)
         self.log_b = self.b.log()
-        self.values = torch.cat([self.y, ny.to(dtype)[:, None], torch.ones_like(self.y[:, :1])], 1)  # (M, E + 2)
+        self.lift, features = self._lifted(nx)  # (N, 1 + K), (M, K)
+        if problem.fused is not None:
+            self.inner += 4 * self.lift[:, 1:] @ features.mT
+        self.values = torch.cat([self.y, ny.to(dtype)[:, None], features, torch.ones_like(self.y[:, :1])], 1)
         self.columns = self.y.mT.contiguous()
-        self.nx, self.ny, self.constant = nx, ny, problem.constant / self.unit
+        self.nx, self.ny = nx, ny
+        self.constant = (problem.alpha * problem.constant + problem.apart) / self.unit
         squares = [quartic(z, w) / s**2 for (z, w, _), s in zip(sides, spread, strict=True)]
         self.heat = max(0.0, 2 * math.sqrt(squares[0] * squares[1]) - 4)
         sx, sy = ((w.double() @ z.double().square()).sqrt() for z, w in ((self.x, self.a), (self.y, self.b)))
@@ -88,6 +92,15 @@ class SmallPair:
         self.critical = 16 * float(sx.max() * sy.max()) ** 2 / max(self.heat, 1e-300)
         unit = (sx[:, None] * sy).sqrt()
         self.axes = unit.clamp(min=max(1e-6 * float(unit.max()), 1e-30))
+
+    def _lifted(self, nx: Tensor) -> tuple[Tensor, Tensor]:
+        """|x_i|² and features of the rows, and features of the columns: four times their product with
+        these and |y_j|² is the part of the score without Γ.  (N, 1 + K), (M, K)"""
+        known, nx = self.problem.fused, nx[:, None]
+        if known is None:
+            return nx.to(self.x), self.y[:, :0]
+        share = (1 - self.problem.alpha) / (4 * self.unit)
+        return torch.cat([nx, -share * known.left.double()], 1).to(self.x), known.right.to(self.y)
 
     @property
     def fused(self) -> bool:
@@ -122,18 +135,19 @@ class SmallPair:
         return self._coupling(plan, u, v, f, g, gamma, eps)
 
     def images(self, gamma: Tensor, g: Tensor, eps: Tensor, budget: SearchBudget) -> Tensor:
-        """The means of y and of |y|² under each row of the plans of some Γ.  (B, N, E + 1)"""
+        """The means of y, of |y|² and of features under each row of the plans of some Γ.
+        (B, N, E + 1 + K)"""
         plan, u, v, *_ = self._plan(gamma, g, eps, budget.sinkhorn_steps, budget.marginal_tol)
         return u.mT * torch.bmm(plan, v.mT * self.values[:, :-1]) / self.a[:, None]
 
     def traded(self, images: Tensor, budget: SearchBudget) -> tuple[Tensor, Tensor]:
         """Images after pairs of points have traded them (exchange.py), and how much these gained.
-        (B, N, E + 1), (B,)"""
-        return exchanged(self.x, self.a, images, budget.least_gain * self.heat, budget.exchanges)
+        (B, N, E + 1 + K), (B,)"""
+        return exchanged(self.x, self.lift, self.a, images, budget.least_gain * self.heat, budget.exchanges)
 
     def mapped(self, images: Tensor) -> Tensor:
         """The linear maps of some images.  (B, D, E)"""
-        return self.x.mT @ (self.a[:, None] * images[..., :-1])
+        return self.x.mT @ (self.a[:, None] * images[..., : self.y.shape[1]])
 
     def _plan(
         self, gamma: Tensor, g: Tensor, eps: Tensor, steps: int, tol: float
@@ -202,20 +216,21 @@ class SmallPair:
         """
         cap = (self.b / (v * torch.bmm(u, plan)).clamp_(min=self.tiny)).clamp_(max=1.0)  # (B, 1, M)
         v = v * cap
-        moved = u.mT * torch.bmm(plan, v.mT * self.values)  # (B, N, E + 2)
+        moved = u.mT * torch.bmm(plan, v.mT * self.values)  # (B, N, E + 2 + K)
         col = (v * torch.bmm(u, plan))[:, 0].double()
         rows = moved[..., -1].double()
         r, q = (self.a.double() - rows).clamp_(min=0.0), (self.b.double() - col).clamp_(min=0.0)
         m = q.sum(-1).clamp(min=self.tiny)
-        part, left, right = self.x.mT @ moved[..., :-2], r @ self.x.double(), q @ self.y.double()
+        axes, lift, values = self.y.shape[1], self.lift.double(), self.values.double()
+        part, left, right = self.x.mT @ moved[..., :axes], r @ self.x.double(), q @ self.y.double()
         new = part.double() + left[..., None] * right[:, None] / m[:, None, None]
-        cross = 4 * (moved[..., -2].double() @ self.nx)
+        cross = 4 * (moved[..., axes:-1].double() * lift).sum((-1, -2))
         inner = 16 * (gamma.double() * part.double()).sum((-1, -2)) + cross  # <s, π'>
         eps = eps.double()
         lower = (f.double() * rows).sum(-1) + ((g / eps[:, None] + cap[:, 0].log()).double() * col).sum(-1)
         rest = _entropy(r, self.a, m) + _entropy(q, self.b, m)
         kl = inner / eps + lower + rest - (1 - m) * torch.log1p(-m.clamp(max=1 - 1e-9))
-        spread = cross + 4 * (r @ self.nx) * (q @ self.ny) / m
+        spread = cross + 4 * ((r @ lift) * (q @ values[:, axes:-1])).sum(-1) / m
         value = self.constant - 8 * new.square().sum((-1, -2)) - spread + eps * kl
         lost = ~torch.isfinite(value)
         new = new.masked_fill(lost[:, None, None], 0.0)

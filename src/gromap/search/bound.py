@@ -16,7 +16,7 @@ from torch import Tensor
 
 from gromap.search.anneal import Cooled, SmallPair
 from gromap.search.budget import SearchBudget
-from gromap.solvers.cnt import CntProblem
+from gromap.solvers.embedded import CntProblem
 
 UNMET = 1.5  # of the value of a start whose marginals are not met yet, over that with these met, at the most
 
@@ -36,12 +36,12 @@ def at_bound(pair: SmallPair, ends: Cooled, eps: float, tol: float, budget: Sear
 
 def lower_bound(pair: SmallPair, eps: float, budget: SearchBudget) -> float:
     """½ (GW_ε(α, α) + GW_ε(β, β)) in the units of the pair; -inf where features do not have the
-    norms of the problem.
+    norms of the problem, or are not all that is matched.
 
     eps: the temperature, in these units.
     """
     problem = pair.problem
-    if problem.exact is not None or problem.mean_norms:
+    if problem.exact is not None or problem.mean_norms or problem.fused is not None:
         return -math.inf
     sides = (problem.x, problem.a), (problem.y, problem.b)
     return 0.5 * sum(_own_value(x, a, eps * pair.unit, pair, budget) for x, a in sides) / pair.unit

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from gromap._torch import untyped
-from gromap.solvers.cnt import CntProblem
+from gromap.solvers.embedded import CntProblem
 from gromap.solvers.objective import lifted_score
 from gromap.transport.sinkhorn import Potentials
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from gromap._torch import from_numpy, norm, untyped
-from gromap.solvers.cnt import CntProblem
+from gromap.solvers.embedded import CntProblem
 from gromap.solvers.loop import alternate
 from gromap.solvers.protocol import Begin, Loop, Minima
 from gromap.transport.backend import fused_for

@@ -8,6 +8,8 @@ x_k trade places, where μ_i and ν_i are the means of y and of |y|² under the 
     L(π) - L(π') = 4 t (S_ik - S_ii + S_ki - S_kk) + 8 |Γ' - Γ|²
     S_ik = 4 x_iᵀ Γ μ_k + |x_i|² ν_k
 
+Where features count too, ν_k are means of (|y|², B) and |x_i|² is (|x_i|², A_i), the `lift`.
+
 Both marginals stay, and KL(π | α⊗β) does not rise (it is convex). So the gains of all N² pairs are
 two products, of rank D + 1 and E. Points that are each other's best all trade at once, where that
 gains more than the best pair alone.
@@ -25,29 +27,29 @@ from gromap.transport.tiles import cuts
 IN_CACHE = 1 << 17  # gains that are compared at once on a CPU
 
 
-def exchanged(x: Tensor, a: Tensor, images: Tensor, least: float, rounds: int) -> tuple[Tensor, Tensor]:
+def exchanged(x: Tensor, lift: Tensor, a: Tensor, images: Tensor, least: float, rounds: int) -> tuple[Tensor, Tensor]:
     """The images of points after up to so many rounds of exchanges, and how much these gained.
 
-    x: (N, D), centered.  images: (B, N, E + 1), the means of y and of |y|² under each row.
+    x: (N, D), centered.  lift: (N, L).  images: (B, N, E + L), the means under each row.
     least: the gain of an exchange that is worth it.
     """
     t = torch.minimum(a[:, None], a)
     apart = 8 * t.square() * torch.cdist(x, x).square()
     pieces = 1 if x.is_cuda else min(len(images), math.ceil(len(images) * len(x) ** 2 / IN_CACHE))
-    parts = [_exchanged(x, a, 4 * t, apart, images[some], least, rounds) for some in cuts(len(images), pieces)]
+    parts = [_exchanged(x, lift, a, 4 * t, apart, images[some], least, rounds) for some in cuts(len(images), pieces)]
     return torch.cat([part for part, _ in parts]), torch.cat([gain for _, gain in parts])
 
 
 def _exchanged(
-    x: Tensor, a: Tensor, t: Tensor, apart: Tensor, images: Tensor, least: float, rounds: int
+    x: Tensor, lift: Tensor, a: Tensor, t: Tensor, apart: Tensor, images: Tensor, least: float, rounds: int
 ) -> tuple[Tensor, Tensor]:
     """t: four times what each pair can trade.  apart: 8 t² |x_i - x_k|² of each."""
-    weighted, norms, every = a[:, None] * x, x.square().sum(1), torch.arange(len(a), device=a.device)
-    lift, total = norms[:, None].expand(len(images), -1, 1), a.new_zeros(len(images))
+    weighted, every, axes = a[:, None] * x, torch.arange(len(a), device=a.device), images.shape[-1] - lift.shape[1]
+    lifts, total = lift.expand(len(images), -1, -1), a.new_zeros(len(images))
     for _ in range(rounds):
-        means = images[..., :-1]
+        means = images[..., :axes]
         gamma, size = weighted.mT @ means, means.square().sum(-1)
-        score = torch.cat([4 * (x @ gamma), lift], -1) @ images.mT
+        score = torch.cat([4 * (x @ gamma), lifts], -1) @ images.mT
         score.sub_(score.diagonal(dim1=-2, dim2=-1)[..., None].clone())
         far = (means @ means.mT).mul_(-2).add_(size[:, None]).add_(size[..., None])
         gain = (score + score.mT).mul_(t).addcmul_(apart, far)
@@ -63,8 +65,10 @@ def _exchanged(
         step *= (t[every, mate] / (4 * a))[..., None]
 
         many = step * trade[..., None]
-        moved = weighted.mT @ many[..., :-1]
-        together = (16 * gamma + 8 * moved).mul_(moved).sum((-2, -1)) + 4 * many[..., -1] @ (a * norms)
+        moved = weighted.mT @ many[..., :axes]
+        together = (16 * gamma + 8 * moved).mul_(moved).sum((-2, -1)) + 4 * (
+            many[..., axes:] * (a[:, None] * lift)
+        ).sum((-2, -1))
         one = trade & ((every == first) | (every == mate.gather(1, first)))
         images = images + torch.where((together > alone[:, 0])[:, None, None], many, step * one[..., None])
         total += torch.maximum(together, alone[:, 0])

@@ -30,8 +30,7 @@ from gromap.search.proposals import random_starts, sign_flips
 from gromap.search.starts import LinearMap
 from gromap.solvers import CntGW, Loop, Solver
 from gromap.solvers.choose import as_solver
-from gromap.solvers.cnt import CntProblem
-from gromap.solvers.multiscale import interpolate
+from gromap.solvers.embedded import CntProblem
 from gromap.solvers.protocol import Minima
 from gromap.solvers.run import solve_pair
 from gromap.transport.sinkhorn import Potentials, Sinkhorn, sinkhorn
@@ -101,7 +100,7 @@ class Landscape:
         clouds."""
         pair, gamma = self._pair(), self.found.gamma[k]
         full = CntGW(truncation=None).problem(pair)
-        duals = interpolate(self.coarse, gamma, self.found.potentials(k), full)
+        duals = self.coarse.interpolate(gamma, self.found.potentials(k), full)
         return full.plan(full.score(gamma), duals.f, duals.g, pair.numpy)
 
     def refine(self, k: int = 3, *, method: str | Solver = "auto", epsilon: float | None = None) -> list[Solution]:

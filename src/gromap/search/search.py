@@ -40,9 +40,8 @@ from gromap.search.chirality import handedness
 from gromap.search.moves import kicked, shaken
 from gromap.search.proposals import paired, profile_scores, random_starts, sign_flips
 from gromap.search.start_plan import start_plan
-from gromap.solvers.cnt import CntProblem
+from gromap.solvers.embedded import CntProblem
 from gromap.solvers.loop import alternate
-from gromap.solvers.multiscale import interpolate
 from gromap.solvers.protocol import Begin, Loop, Minima, Problem
 from gromap.transport import Dense
 from gromap.transport.marginals import half_step
@@ -97,10 +96,12 @@ def best_start(
     hand: decides among minima that are nearly equal.
     """
     search = search or Search()
+    if problem.alpha == 0:  # features alone: one minimum
+        return problem.x.new_zeros(problem.x.shape[1], problem.y.shape[1]).double(), problem.zero_potentials(), None
     if not bool((problem.a > 0).all() and (problem.b > 0).all()):  # points without mass have no say
         support = problem.coarser(len(problem.a), len(problem.b))
         gamma, duals, minima = best_start(support, loop, seed, search, hand)
-        return gamma, interpolate(support, gamma, duals, problem), minima
+        return gamma, support.interpolate(gamma, duals, problem), minima
     budget = search.budget
     here = coarsened(problem, budget.cells) if _points(problem) > budget.whole else problem
     pair = SmallPair(here, torch.float32)
@@ -108,7 +109,7 @@ def best_start(
         here = coarsened(problem, budget.finer[0][0])
         pair = SmallPair(here, torch.float32)
     gamma, minima = problem.x.new_zeros(problem.x.shape[1], problem.y.shape[1]).double(), None
-    if not problem.eps < pair.heat * pair.unit:  # so hot that there is one minimum
+    if not problem.eps < pair.heat * pair.unit:  # so hot, or features count so much, that there is one minimum
         return gamma, problem.zero_potentials(), minima
     floor = min(budget.floor, budget.critical_floor * pair.critical) * pair.heat
     eps = max(problem.eps / pair.unit, floor) * pair.unit
@@ -234,6 +235,10 @@ def known_starts(pair: SmallPair, budget: SearchBudget, rows: Tensor | None = No
     """Γ = 0, matched profiles, and other known maps.  (S, D, E)"""
     zero = pair.x.new_zeros(1, pair.x.shape[1], pair.y.shape[1])
     alike = profile_scores(pair.x, pair.y, pair.a, pair.b, budget.blurs)
+    if pair.problem.fused is not None:  # and points by their features alone
+        cost = pair.problem.fused.cost().to(alike)
+        mean = float(pair.a @ cost @ pair.b)
+        alike = torch.cat([alike, torch.stack([-cost / max(blur * mean, 1e-30) for blur in budget.blurs])])
     known = torch.cat([zero, pair.matched(alike, budget.sinkhorn_steps, budget.marginal_tol)])
     return known if rows is None else torch.cat([known, pair.units(rows)])
 
@@ -273,8 +278,12 @@ def _look(
 def _score(gamma: Tensor, rows: CntProblem, cols: CntProblem, eps: float) -> Dense:
     """-C_Γ / ε between small clouds, for a batch of Γ, written down: no factors are needed.
     (B, N, M)"""
-    product = (16 / eps) * rows.x.double() @ gamma @ cols.y.double().mT
-    return Dense((product + (4 / eps) * rows.x_norms.double()[:, None] * cols.y_norms).to(rows.x))
+    share = rows.alpha / eps
+    product = 16 * share * rows.x.double() @ gamma @ cols.y.double().mT
+    product = product + 4 * share * rows.x_norms.double()[:, None] * cols.y_norms
+    if rows.fused is not None:
+        product = product + rows.fused.score(eps, cols.fused).dense()
+    return Dense(product.to(rows.x))
 
 
 def _minima(pair: SmallPair, found: Cooled, count: Tensor, eps: float) -> Minima:
@@ -303,10 +312,10 @@ def _settled(
     if len(gamma) > 1:
         there = coarsened(problem, budget.tie_points)
         settle = replace(loop, sinkhorn=Sinkhorn(50, tol=2e-3), adaptive=False, max_iter=budget.tie_steps)
-        duals = duals if here is there else interpolate(here, gamma, duals, there)
+        duals = duals if here is there else here.interpolate(gamma, duals, there)
         (gamma, duals), here = _lowest(there, gamma, duals, settle), there
     gamma, duals = gamma[0], Potentials(duals.f[0], duals.g[0])
-    return gamma, duals if here is problem else interpolate(here, gamma, duals, problem)
+    return gamma, duals if here is problem else here.interpolate(gamma, duals, problem)
 
 
 def _lowest(problem: CntProblem, gamma: Tensor, duals: Potentials, loop: Loop) -> tuple[Tensor, Potentials]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from gromap._plan import Plan
-from gromap.solvers.cnt import CntProblem
+from gromap.solvers.embedded import CntProblem
 from gromap.solvers.protocol import Loop
 from gromap.transport.marginals import half_step
 from gromap.transport.sinkhorn import Potentials, Sinkhorn, sinkhorn

@@ -29,7 +29,7 @@ from gromap._torch import from_numpy
 from gromap.search.proposals import random_starts
 from gromap.search.search import Search
 from gromap.search.start_plan import start_plan
-from gromap.solvers.cnt import CntProblem, map_of_plan
+from gromap.solvers.embedded import CntProblem, map_of_plan
 from gromap.solvers.protocol import Begin, Loop, Problem, Start
 from gromap.transport import Dense
 from gromap.transport.marginals import half_step

@@ -23,7 +23,8 @@ def sharpens(sharpen: Any, pair: Pair, plain: bool) -> bool:
     if sharpen is not None:
         return sharpen
     matrices = all(isinstance(s.cost, Precomputed) for s in (pair.x, pair.y))
-    return plain and matrices and max(pair.shape) <= QUICK and find_spec("ot") is not None
+    known = pair.fused is None and not pair.relaxed and find_spec("ot") is not None
+    return plain and matrices and max(pair.shape) <= QUICK and known
 
 
 def as_solver(

@@ -18,10 +18,12 @@ from gromap._pair import Pair
 from gromap._plan import Plan
 from gromap._threads import all_threads
 from gromap.geometry.embedding import kernel_matrix
-from gromap.solvers.cnt import CntProblem, embedded_problem, map_of_plan
+from gromap.solvers.embedded import CntProblem, map_of_plan
 from gromap.solvers.loop import AlternatingSolver
 from gromap.solvers.memory import dense_memory
-from gromap.solvers.protocol import Bilinear, Loop
+from gromap.solvers.protocol import Alternating, Bilinear, Loop
+from gromap.solvers.relaxed import embedded_problem
+from gromap.solvers.relaxed_kernel import RelaxedKernelProblem
 from gromap.transport import Dense, Score
 
 
@@ -46,8 +48,11 @@ class KernelGW(AlternatingSolver):
         """Bytes that a solve takes at most, about: quadratic in the points."""
         return dense_memory(pair, plans=8)
 
-    def problem(self, pair: Pair) -> KernelProblem:
-        return KernelProblem(pair)
+    def check(self, pair: Pair) -> None:
+        """Any cost, features and marginals will do."""
+
+    def problem(self, pair: Pair) -> Alternating:
+        return RelaxedKernelProblem(pair) if pair.relaxed or pair.fused is not None else KernelProblem(pair)
 
     def for_gradients(self) -> KernelGW:
         return self

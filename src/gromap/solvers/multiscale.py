@@ -12,15 +12,11 @@ import itertools
 import math
 from dataclasses import dataclass, replace
 
-from torch import Tensor
-
 from gromap._pair import Pair
-from gromap.solvers.cnt import CntGW, CntProblem
+from gromap.solvers.cnt import CntGW
+from gromap.solvers.embedded import CntProblem
 from gromap.solvers.loop import alternate
-from gromap.solvers.objective import lifted_score
 from gromap.solvers.protocol import Begin, Callback, Loop, Outcome, SolverDefaults, Start
-from gromap.transport.marginals import half_step
-from gromap.transport.sinkhorn import Potentials
 
 ENOUGH = 100_000  # points of a coarse level: at fixed ε the potentials are smooth, and more points do not refine them
 # how much closer coarse levels meet their marginals: cheap there, it saves steps on all points
@@ -79,7 +75,8 @@ class Multiscale(SolverDefaults):
         closer = replace(loop, marginal_tol=loop.marginal_tol / CLOSER[problem.x.device.type])
         for coarse, fine in itertools.pairwise(levels):
             end = alternate(coarse, begin, closer)
-            begin = Begin(end.gamma, interpolate(coarse, end.gamma, end.duals, fine), begin.minima)
+            duals = coarse.interpolate(end.gamma, end.duals, fine)
+            begin = Begin(coarse.carried(end.gamma, duals, fine), duals, begin.minima)
         end = alternate(problem, begin, self.loop, callback)
         sizes = tuple(max(len(level.a), len(level.b)) for level in levels)
         return end._replace(levels=sizes if len(levels) > 1 else ())
@@ -97,11 +94,3 @@ class Multiscale(SolverDefaults):
         if self.levels is not None:
             return count < self.levels
         return min(len(problem.a), len(problem.b)) >= 2 * self.coarsest
-
-
-def interpolate(coarse: CntProblem, gamma: Tensor, duals: Potentials, fine: CntProblem) -> Potentials:
-    """Alg. Interpolate: the coarse potentials on the points of a finer level."""
-    rows = lifted_score(gamma, fine.x, coarse.y, fine.eps, norms=(fine.x_norms, coarse.y_norms))
-    cols = lifted_score(gamma, coarse.x, fine.y, fine.eps, norms=(coarse.x_norms, fine.y_norms))
-    f, g = half_step(rows, coarse.log_b, duals.g), half_step(cols.mT, coarse.log_a, duals.f)
-    return Potentials(f, g)

@@ -29,7 +29,7 @@ from gromap.transport.marginals import Marginals
 from gromap.transport.sinkhorn import Potentials, Sinkhorn
 
 if TYPE_CHECKING:
-    from gromap.solvers.cnt import CntProblem
+    from gromap.solvers.embedded import CntProblem
 
 Callback = Callable[[Event], Any]  # True stops
 
@@ -75,6 +75,7 @@ class Problem(ABC):
     the last plan, by."""
 
     primal = False  # Γ stands for a plan, from which the solver starts, and the potentials are not those of C_Γ
+    relaxed = False  # marginals are not fixed, so that an undamped step may raise the energy
     dense = False  # holds (N, M) arrays, so that a start may be any plan
 
     def __init__(self, a: Tensor, b: Tensor, eps: float, unit: float = 1.0, pair: Pair | None = None):
@@ -97,6 +98,16 @@ class Problem(ABC):
     @abstractmethod
     def evaluate(self, gamma: Any, plan: Plan) -> tuple[float, float]:
         """L(π) and KL(π | α⊗β) for a plan as it is returned."""
+
+    alpha = 1.0  # what L counts, the features count the rest
+
+    def feature_value(self, plan: Plan) -> float:
+        """Σ c_F π"""
+        return 0.0
+
+    def marginal_value(self, gamma: Any, plan: Plan) -> float:
+        """What the marginals of a plan cost, where they are not fixed."""
+        return 0.0
 
     @abstractmethod
     def matrix(self, gamma: Any, plan: Plan) -> Tensor:
@@ -143,6 +154,10 @@ class Alternating(Problem):
     @abstractmethod
     def energy(self, old: Any, new: Any, transport: Tensor) -> tuple[Tensor, Tensor]:
         """L(π) + ε KL(π | α⊗β), and how far Γ moved, given transport = OT_ε(C_Γ).  (...) twice"""
+
+    def mix(self, old: Any, new: Any, t: float) -> Any:
+        """(1 - t) times one Γ, and t times another, where `relaxed`."""
+        raise TypeError(f"{type(self).__name__} has fixed marginals, and takes whole steps.")
 
 
 class Stepping(Problem):
@@ -271,8 +286,15 @@ class SolverDefaults:
 
     memory_advice = "take fewer points."
 
+    name: str
+
     def check(self, pair: Pair) -> None:
-        """Any cost will do."""
+        """Any cost will do, without features and between fixed marginals."""
+        if pair.fused is not None or pair.relaxed:
+            raise ValueError(
+                f"method {self.name!r} knows no features= and neither reach= nor mass=: use 'cnt', 'multiscale' or "
+                "'kernel'."
+            )
 
     def with_loop(self, loop: Loop) -> Self:
         return replace(self, loop=loop)  # type: ignore[type-var]

@@ -7,6 +7,7 @@ import math
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -19,10 +20,9 @@ from gromap._progress import Event, Progress
 from gromap._solution import Interrupted, Solution, State, Status
 from gromap._stats import Stats
 from gromap._threads import one_thread, threads_for
-from gromap.solvers.cnt import map_of_plan
+from gromap.solvers.embedded import map_of_plan
 from gromap.solvers.loop import state_of
 from gromap.solvers.protocol import Callback, Loop, Outcome, Problem, Solver, Start
-from gromap.transport.marginals import half_step
 
 LOOSER = 2.0  # times the tolerance of Sinkhorn: rounding errors, and tiles left out, add to what it misplaces
 
@@ -82,14 +82,20 @@ def memory_checked(pair: Pair, solver: Solver) -> Generator[int]:
 
 def finish(problem: Problem, outcome: Outcome, numpy: bool = False) -> Plan:
     """The plan that is returned: its rows are exact, but for rounding errors, and its columns off
-    by the marginal error."""
-    score, g = outcome.score, outcome.duals.g
-    f = half_step(score, problem.log_b, g)
+    by the marginal error. Where marginals are not fixed, its mass is one."""
+    score, z = outcome.score, torch.cat([outcome.duals.f, outcome.duals.g])
+    to, g = problem.marginals(outcome.gamma), outcome.duals.g
+    f = to.half_step(score, z, 0)
     if score is not score.full and not bool(torch.isfinite(f).all()):
-        f = half_step(score.full, problem.log_b, g)  # points without mass may have no tiles
+        f = to.half_step(score.full, z, 0)  # points without mass may have no tiles
     if bool((problem.b == 0).any()):
-        g = torch.where(problem.b > 0, g, half_step(score.full.mT, problem.log_a, f))
-    return problem.plan(score, f, g, numpy)
+        g = torch.where(problem.b > 0, g, to.half_step(score.full, torch.cat([f, g]), 1))
+    plan = problem.plan(score, f, g, numpy)
+    if to.fixed:
+        return plan
+    plan = problem.plan(score, f - plan.sums[0].sum().log(), g, numpy)
+    wanted = to.residual(torch.cat(plan.sums), torch.cat(plan.potentials))[1]
+    return replace(plan, wanted=to.split(wanted))
 
 
 def status_of(problem: Problem, outcome: Outcome, plan: Plan, value: float, loop: Loop) -> Status:
@@ -108,16 +114,23 @@ def status_of(problem: Problem, outcome: Outcome, plan: Plan, value: float, loop
 def _solution(pair: Pair, solver: Solver, problem: Problem, outcome: Outcome, plan: Plan) -> Solution:
     """Everything that a user sees of an outcome."""
     loss, kl = problem.evaluate(outcome.gamma, plan)
+    features, marginals = problem.feature_value(plan), problem.marginal_value(outcome.gamma, plan)
+    value = problem.alpha * loss + (1 - problem.alpha) * features + marginals + pair.eps * kl
     f, g = plan.potentials
     gamma = problem.matrix(outcome.gamma, plan).to(pair.dtype) if pair.is_embedded else None
     return Solution(
         plan=plan,
         state=State(gamma) if problem.primal else State(gamma, pair.eps * f, pair.eps * g),
-        value=loss + pair.eps * kl,
+        value=value,
         value_gw=loss,
+        value_features=features,
+        value_marginals=marginals,
+        alpha=problem.alpha,
+        mass=pair.mass(value),
+        most=pair.most or (1.0, 1.0),
         epsilon=pair.eps,
         scale=pair.units,
-        status=status_of(problem, outcome, plan, loss + pair.eps * kl, solver.loop),
+        status=status_of(problem, outcome, plan, value, solver.loop),
         history=_history(outcome.events),
         stats=_stats(pair, solver, problem, outcome),
         sides=(pair.x.side(), pair.y.side()),

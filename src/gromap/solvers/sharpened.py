@@ -47,6 +47,7 @@ class Sharpened(SolverDefaults):
         return replace(self, solver=self.solver.with_loop(loop))
 
     def check(self, pair: Pair) -> None:
+        self.last.check(pair)
         self.solver.check(pair)
 
     def memory(self, pair: Pair) -> int:

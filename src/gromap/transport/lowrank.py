@@ -93,7 +93,9 @@ class LowRank(Score):
         return LowRank(self.q * factor, self.k, self.grid)
 
     def __add__(self, other: LowRank) -> LowRank:
-        return LowRank(torch.cat([self.q, other.q], -1), torch.cat([self.k, other.k], -1))
+        pairs = (self.q, other.q), (self.k, other.k)  # one for a whole batch counts for all of it
+        q, k = (torch.cat([z, w.expand(*z.shape[:-1], -1)], -1) for z, w in pairs)
+        return LowRank(q, k, self.grid)
 
     def __matmul__(self, w: Tensor) -> Tensor:
         return self.q @ (self.k.mT @ w)

@@ -51,7 +51,16 @@ class Marginals:
         """The potentials of the rows (side 0) or columns (1) that are best for those of the others.
         (..., N) or (..., M)"""
         f, g = self.split(z)
-        return half_step(score, self.log_b, g) if side == 0 else half_step(score.mT, self.log_a, f)
+        lse = score.lse(g + self.log_b) if side == 0 else score.mT.lse(f + self.log_a)
+        return self.close(lse, self.level(z, side), side)
+
+    def close(self, lse: Tensor, level: Tensor, side: int) -> Tensor:
+        """The same from log Σ_j b_j exp(s_ij + g_j) of one side."""
+        return -lse
+
+    def level(self, z: Tensor, side: int) -> Tensor:
+        """What `close` knows of the potentials before.  (..., 1)"""
+        return z[..., :1]
 
     def dual(self, f: Tensor, g: Tensor, rows: Tensor) -> Tensor:
         """The value of the problem by its dual, in units of ε, where π has these row sums: an
@@ -80,9 +89,8 @@ class SoftMarginals(Marginals):
         want = torch.where(free, total / mass, (self.log - rate * away).exp())
         return self.tau * (total.log() - self.log) + (1 - self.tau) * (away + mass.log()), want
 
-    def half_step(self, score: Score, z: Tensor, side: int) -> Tensor:
+    def close(self, lse: Tensor, level: Tensor, side: int) -> Tensor:
         """With the plan brought to mass one, where the marginal is not fixed."""
-        lse = -super().half_step(score, z, side)
         log, tau, anchor = (part[side] for part in map(self.split, (self.log, self.tau, self.anchor)))
         own = (1 - tau) * anchor - tau * lse
         return own - torch.logsumexp(log + own + lse, -1, keepdim=True) if self.kappa[side] > 0 else own
@@ -111,7 +119,7 @@ class PartialMarginals(Marginals):
     """At most h a and h b of both sides, in a plan of mass one: what is left of one side goes to a
     point of the other that costs nothing, whose potential is known in closed form.
 
-    The entropy of what is left counts too.
+    The entropy of what is left, relative to the weights, counts too.
     """
 
     fixed = False
@@ -125,21 +133,20 @@ class PartialMarginals(Marginals):
         left, full = self._left(z), (self.log + self.log_most).exp()
         return (total + left).log() - self.log - self.log_most, full - left
 
-    def half_step(self, score: Score, z: Tensor, side: int) -> Tensor:
-        lse = -super().half_step(score, z, side)
-        log, anchor, own = (part[side] for part in map(self.split, (self.log, self.anchor, z)))
+    def close(self, lse: Tensor, level: Tensor, side: int) -> Tensor:
         rest, most = self.most[side] - 1, math.log(self.most[side])
         if rest <= 0:
             return most - lse
-        level = torch.logsumexp(log + own - anchor, -1, keepdim=True)
-        return most - torch.logaddexp(lse, math.log(rest) - anchor - level)
+        return most - torch.logaddexp(lse, math.log(rest) - self.split(self.anchor)[side] - level)
+
+    def level(self, z: Tensor, side: int) -> Tensor:
+        return torch.logsumexp(self.split(self.log + z - self.anchor)[side], -1, keepdim=True)
 
     def dual(self, f: Tensor, g: Tensor, rows: Tensor) -> Tensor:
         value = 1 - rows.double().sum(-1)
-        away = torch.cat([f, g], -1).double() - self.anchor.double() - self.log_most.double()
+        away = torch.cat([f, g], -1).double() - self.anchor.double()
         for d, log, h in zip(self.split(away), self.split(self.log.double()), self.most, strict=True):
-            full = h * log.exp() @ d.masked_fill(log == -torch.inf, 0.0)[..., None]
-            value = value + full[..., 0] - (h - 1) * torch.logsumexp(log + math.log(h) + d, -1)
+            value = value + h * _soft_mean(d, log, 0.0)[..., 0] - (h - 1) * torch.logsumexp(log + d, -1)
         return cast("Tensor", value)
 
     def _left(self, z: Tensor) -> Tensor:

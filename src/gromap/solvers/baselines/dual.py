@@ -16,10 +16,12 @@ from functools import cached_property
 from torch import Tensor
 
 from gromap._pair import Pair
-from gromap.solvers.cnt import CntGW, CntProblem, embedded_problem
+from gromap.solvers.cnt import CntGW
+from gromap.solvers.embedded import CntProblem
 from gromap.solvers.loop import AlternatingSolver
 from gromap.solvers.memory import linear_memory
 from gromap.solvers.protocol import PUBLISHED, Loop
+from gromap.solvers.relaxed import embedded_problem
 from gromap.transport import Score
 
 
@@ -53,6 +55,7 @@ class DualGW(AlternatingSolver):
             )
 
     def check(self, pair: Pair) -> None:
+        super().check(pair)
         pair.warn_if_not_cnt()
 
     def memory(self, pair: Pair) -> int:

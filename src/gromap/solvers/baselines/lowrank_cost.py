@@ -20,11 +20,13 @@ from gromap._pair import Pair
 from gromap._plan import Plan
 from gromap._space import Space
 from gromap.geometry.embedding import AUTO_AXES, signed_factors
-from gromap.solvers.cnt import CntGW, CntProblem, embedded_problem, map_of_plan
+from gromap.solvers.cnt import CntGW
+from gromap.solvers.embedded import CntProblem, map_of_plan
 from gromap.solvers.loop import AlternatingSolver
 from gromap.solvers.memory import linear_memory
 from gromap.solvers.objective import bilinear_score
 from gromap.solvers.protocol import PUBLISHED, Bilinear, Loop
+from gromap.solvers.relaxed import embedded_problem
 from gromap.transport import LowRank, Score
 
 

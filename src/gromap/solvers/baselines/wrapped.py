@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Generic, TypeVar
 
-from gromap.solvers.cnt import CntProblem
+from gromap.solvers.embedded import CntProblem
 from gromap.solvers.protocol import Problem
 
 P = TypeVar("P", bound=Problem)

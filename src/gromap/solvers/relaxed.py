@@ -1,0 +1,221 @@
+"""Unbalanced, semi-relaxed and partial GW of CNT costs: marginals that are not fixed.
+
+    min over π of mass one   α L(π) + (1 - α) <C_F, π> + ε KL(π | a⊗b)
+                             + ρ_X KL(π 1 | a) + ρ_Y KL(πᵀ 1 | b),  or π 1 <= h_X a, πᵀ 1 <= h_Y b
+
+A plan enters through what is linear in it. With Φ(x) = (1, x, s), s = |x|², t = |y|²:
+
+    G = Σ π_ij Φ(x_i) Φ(y_j)ᵀ = [1 ȳᵀ T; x̄ Γ v; S uᵀ A],   p = π 1,   q = πᵀ 1
+    B(π, γ) = Σ (c_X - c_Y)² π γ = <h(p_γ), p_π> + <h(q_γ), q_π> - 2 <J G_γ J, G_π>,  L(π) = B(π, π)
+    h(p)_i = Σ_k c_ik² p_k,  in O(N D²);   J swaps 1 and s, and is -2 in between: c_X = Φᵀ J Φ
+
+The next transport problem then has the score of the balanced one, around the means of p and q, and
+parts that belong to one side, the anchors of its marginals (marginals.py):
+
+    s_ij = (16/ε) <x_i, Γ y_j> + (4/ε) s_i t_j,    r_i = -(2/ε) h(p)_i + (4/ε) (T s_i - 2 <v, x_i>)
+    E(π) = transport - B(γ, γ) + B(δ, δ),  δ = π - γ
+
+For free marginals B(δ, δ) may be > 0, and plans may cycle. So the loop takes back a step that
+raises the energy, and moments go a shorter part of the way (`mix`): a KL-proximal step.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from gromap._features import FeatureCost
+from gromap._pair import Pair
+from gromap._plan import Plan
+from gromap.solvers.embedded import CntProblem, ExactSide
+from gromap.transport import LowRank, Score
+from gromap.transport.marginals import Marginals, PartialMarginals, SoftMarginals
+from gromap.transport.sinkhorn import Potentials
+
+
+class Moments(NamedTuple):
+    """What is known of a plan, in float64."""
+
+    G: Tensor  # (D + 2, E + 2)
+    p: Tensor  # (N,)
+    q: Tensor  # (M,)
+
+    def mix(self, other: Moments, t: float) -> Moments:
+        """(1 - t) times these, and t times others."""
+        return Moments(*(torch.lerp(here, there, t) for here, there in zip(self, other, strict=True)))
+
+
+class RelaxedProblem(CntProblem):
+    """Γ is the `Moments` of a plan.
+
+    rho: what KL of each marginal costs.  most: in a partial match instead, of both weights.
+    """
+
+    relaxed = True
+
+    def __init__(self, *given: Any):
+        """Those of a `CntProblem`, then rho and most."""
+        *sides, self.rho, self.most = given
+        super().__init__(*sides)
+
+    def on(self, x: Tensor, y: Tensor, a: Tensor, b: Tensor, fused: FeatureCost | None) -> RelaxedProblem:
+        options = self.eps, self.truncation, None, self.unit, self.pair, fused
+        return RelaxedProblem(x, y, a, b, *options, self.rho, self.most)
+
+    def start(self, gamma: Tensor, plan: Plan | None = None) -> Moments:  # type: ignore[override]
+        """The moments of a plan; without one, those of a⊗b and a linear map."""
+        if plan is not None and plan.shape == (len(self.a), len(self.b)):
+            return self.correlate(None, plan.score.full, plan.u, plan.v)[0]
+        return self.product(self.a, self.b, gamma)
+
+    def product(self, p: Tensor, q: Tensor, gamma: Tensor | None = None) -> Moments:
+        """The moments of p⊗q, and of a linear map between the two."""
+        p, q = p.double(), q.double()
+        G = torch.outer(p @ _lifted(self.x, self.x_norms), q @ _lifted(self.y, self.y_norms))
+        if gamma is not None:
+            G[1:-1, 1:-1] += gamma.double()
+        return Moments(G, p, q)
+
+    def score_to(self, other: CntProblem, gamma: Moments) -> LowRank:  # type: ignore[override]
+        x_mean, y_mean = _means(gamma)
+        linear = gamma.G[1:-1, 1:-1] - gamma.G[0, 0] * torch.outer(x_mean, y_mean)
+        rows, cols = _around(self.x, self.x_norms, x_mean), _around(other.y, other.y_norms, y_mean)
+        left, right = ((z.to(self.x), s.to(self.x)) for z, s in (rows, cols))
+        return self._score(linear, left, right, other)
+
+    def marginals(self, gamma: Moments) -> Marginals:  # type: ignore[override]
+        return self.marginals_on(self, gamma)
+
+    def marginals_on(self, other: RelaxedProblem, gamma: Moments) -> Marginals:
+        """What the transport problem asks of a coarser or finer version of this problem, whose
+        moments these are."""
+        (x_mean, y_mean), weight = _means(gamma), 2 * self.alpha / self.eps
+        G = _shift(x_mean) @ gamma.G @ _shift(y_mean).mT
+        sides = (
+            ((other.x, other.x_norms), (self.x, self.x_norms), x_mean, gamma.p, G[0, -1], G[1:-1, -1]),
+            ((other.y, other.y_norms), (self.y, self.y_norms), y_mean, gamma.q, G[-1, 0], G[-1, 1:-1]),
+        )
+        parts = list[Tensor]()
+        for (x, s), known, mean, p, t, v in sides:
+            x, s = _around(x, s, mean)
+            parts.append(weight * (2 * (t * s - 2 * x @ v) - quartic(x, s, *_around(*known, mean), p)))
+        if other.fused is not None:
+            share = (1 - self.alpha) / self.eps
+            features = other.fused.rows, other.fused.cols
+            parts = [part - share * r.double() for part, r in zip(parts, features, strict=True)]
+        anchor = torch.cat(parts).to(other.log_a)
+        if self.most is not None:
+            return PartialMarginals(other.log_a, other.log_b, anchor, self.most)
+        left, right = (self.eps / rho if rho > 0 else math.inf for rho in self.rho)
+        return SoftMarginals(other.log_a, other.log_b, anchor, (left, right))
+
+    def correlate(self, gamma: Moments | None, score: Score, u: Tensor, v: Tensor) -> tuple[Moments, Tensor]:  # type: ignore[override]
+        moved = score.apply(u, v, self.values).double()  # π [Y, |Y|², 1]
+        rows, cols = moved[:, -1], score.sums(u, v)[1].double()
+        columns = torch.cat([rows[:, None], moved[:, :-1]], 1)
+        return Moments(_lifted(self.x, self.x_norms).mT @ columns, rows, cols), rows
+
+    def mix(self, old: Moments, new: Moments, t: float) -> Moments:
+        return old.mix(new, t)
+
+    def energy(self, old: Moments, new: Moments, transport: Tensor) -> tuple[Tensor, Tensor]:  # type: ignore[override]
+        """E(π), and -B(δ, δ)."""
+        x_mean, y_mean = _means(old)
+        left, right = _shift(x_mean), _shift(y_mean)
+        here = old._replace(G=left @ old.G @ right.mT)
+        change = Moments(left @ (new.G - old.G) @ right.mT, new.p - old.p, new.q - old.q)
+        sides = _around(self.x, self.x_norms, x_mean), _around(self.y, self.y_norms, y_mean)
+        curve = self.alpha * _bilinear(*sides, change)
+        constant = self.alpha * (_bilinear(*sides, here) + 4 * here.G[-1, -1])  # 4 A is left out of the score
+        return transport - constant + curve, -curve
+
+    def matrix(self, gamma: Moments, plan: Plan) -> Tensor:  # type: ignore[override]
+        """Γ around the means of both marginals."""
+        x_mean, y_mean = _means(gamma)
+        return gamma.G[1:-1, 1:-1] - gamma.G[0, 0] * torch.outer(x_mean, y_mean)
+
+    def evaluate(self, gamma: Moments, plan: Plan) -> tuple[float, float]:  # type: ignore[override]
+        loss, _ = super().evaluate(self.matrix(gamma, plan), plan)
+        score = plan.score.full
+        assert isinstance(score, LowRank)
+        inner = float((score.q * plan.score.apply(plan.u, plan.v, score.k)).double().sum())
+        return loss, plan.kl(inner)
+
+    def marginal_value(self, gamma: Moments, plan: Plan) -> float:  # type: ignore[override]
+        return marginal_cost(self.rho, plan) if self.most is None else 0.0
+
+    def interpolate(self, gamma: Moments, duals: Potentials, fine: CntProblem) -> Potentials:  # type: ignore[override]
+        assert isinstance(fine, RelaxedProblem)
+        here, there = self.marginals(gamma), self.marginals_on(fine, gamma)
+        z = torch.cat([duals.f, duals.g], -1)
+        rows, cols = fine.score_to(self, gamma), self.score_to(fine, gamma)
+        f = there.close(rows.lse(duals.g + self.log_b), here.level(z, 0), 0)
+        return Potentials(f, there.close(cols.mT.lse(duals.f + self.log_a), here.level(z, 1), 1))
+
+    def carried(self, gamma: Moments, duals: Potentials, fine: CntProblem) -> Moments:  # type: ignore[override]
+        """The moments of the plan that interpolated potentials give, of mass one."""
+        assert isinstance(fine, RelaxedProblem)
+        score = fine.score_to(fine, gamma)
+        score = score.truncate(duals.f, duals.g, fine.log_a, fine.log_b)
+        found, rows = fine.correlate(None, score, duals.f + fine.log_a, duals.g + fine.log_b)
+        return Moments(*(part / rows.sum() for part in found))
+
+
+def embedded_problem(
+    pair: Pair, truncation: float | None = None, exact: tuple[ExactSide, ExactSide] | None = None
+) -> CntProblem:
+    """The pair as a problem between embeddings, whatever solver it is for."""
+    given = *pair.features, *pair.weights, pair.eps, truncation, exact, pair.energy_unit, pair, pair.fused
+    return RelaxedProblem(*given, pair.rho, pair.most) if pair.relaxed else CntProblem(*given)
+
+
+def marginal_cost(rho: tuple[float, float], plan: Plan) -> float:
+    """ρ_X KL(π 1 | a) + ρ_Y KL(πᵀ 1 | b), of marginals that are not fixed."""
+    sides = zip(rho, plan.sums, (plan.a, plan.b), strict=True)
+    return sum(size * _kl(p, w) for size, p, w in sides if 0 < size < math.inf)
+
+
+def quartic(x: Tensor, s: Tensor, z: Tensor, t: Tensor, p: Tensor) -> Tensor:
+    """h_i = Σ_k (s_i + t_k - 2 <x_i, z_k>)² p_k, for weights of any sign.  (N,)"""
+    covariance = z.mT @ (p[:, None] * z)
+    norms = p.sum() * s.square() + 2 * s * (p @ t) + p @ t.square()
+    return norms + 4 * ((x @ covariance) * x).sum(1) - 4 * s * (x @ (p @ z)) - 4 * x @ ((p * t) @ z)
+
+
+def _bilinear(left: tuple[Tensor, Tensor], right: tuple[Tensor, Tensor], m: Moments) -> Tensor:
+    """B(m, m)"""
+    sides = quartic(*left, *left, m.p) @ m.p + quartic(*right, *right, m.q) @ m.q
+    swapped = torch.cat([m.G[-1:], -2 * m.G[1:-1], m.G[:1]])
+    swapped = torch.cat([swapped[:, -1:], -2 * swapped[:, 1:-1], swapped[:, :1]], 1)
+    return sides - 2 * (swapped * m.G).sum()
+
+
+def _lifted(x: Tensor, s: Tensor) -> Tensor:
+    """Φ(x) = (1, x, s)  (N, D + 2)"""
+    return torch.cat([torch.ones_like(x[:, :1]), x, s[:, None]], 1).double()
+
+
+def _means(m: Moments) -> tuple[Tensor, Tensor]:
+    return m.G[1:-1, 0] / m.G[0, 0], m.G[0, 1:-1] / m.G[0, 0]
+
+
+def _around(x: Tensor, s: Tensor, mean: Tensor) -> tuple[Tensor, Tensor]:
+    """Points and their squared norms around a mean, in float64."""
+    x, s = x.double(), s.double()
+    return x - mean, s - 2 * x @ mean + mean @ mean
+
+
+def _shift(mean: Tensor) -> Tensor:
+    """The matrix of Φ(x) -> Φ(x - mean)."""
+    d = len(mean)
+    out = torch.eye(d + 2, dtype=mean.dtype, device=mean.device)
+    out[1:-1, 0], out[-1, 1:-1], out[-1, 0] = -mean, -2 * mean, mean @ mean
+    return out
+
+
+def _kl(p: Tensor, a: Tensor) -> float:
+    p, a = p.double(), a.double()
+    return float(torch.special.xlogy(p, p / a.clamp(min=1e-300)).sum() - p.sum() + a.sum())  # pyright: ignore
