@@ -176,3 +176,47 @@ class SearchBudget:
         most = self.unsure_starts if fused else min(self.unsure_starts, self.shaken_pairs // (2 * entries))
         batch = most if fused else self.unsure_batch
         return [min(batch, most - k) for k in range(0, most, batch)]
+
+
+@dataclass(frozen=True)
+class RelaxedBudget:
+    """The same for the search where marginals are not fixed (relaxed.py)."""
+
+    cells: int = 100
+    """Points of the small clouds, cell means of larger ones."""
+
+    whole: int = 150
+    """Points up to which these are the clouds themselves."""
+
+    hot: float = 0.1
+    """The first temperature, over twice the root of the product of both E c²."""
+
+    floor: float = 5e-4
+    """The last one, where the one asked for is lower."""
+
+    cooling: float = 1.6
+    """Ratio of two temperatures."""
+
+    settling: int = 4
+    """Outer steps at the last one."""
+
+    sinkhorn_steps: int = 25
+    """Of each outer step."""
+
+    flipped_axes: int = 3
+    """Leading axes of the whole clouds whose signs are tried."""
+
+    windows: int = 12
+    """Balls of each side and share."""
+
+    shares: tuple[float, ...] = (0.4, 0.65)
+    """Share of the mass in a ball, where the share that is matched is not given."""
+
+    window_axes: int = 2
+    """Leading axes of a ball that are laid on those of the other side."""
+
+    kept: int = 6
+    """Plans that go on alone until they settle."""
+
+    same: float = 0.3
+    """Mass in which two plans of which one goes on differ, at least."""

@@ -35,14 +35,16 @@ from gromap._solution import Interrupted, State
 from gromap.geometry.measure import own_generator
 from gromap.search.anneal import Cooled, SmallPair
 from gromap.search.bound import at_bound
-from gromap.search.budget import SearchBudget
+from gromap.search.budget import RelaxedBudget, SearchBudget
 from gromap.search.chirality import handedness
 from gromap.search.moves import kicked, shaken
 from gromap.search.proposals import paired, profile_scores, random_starts, sign_flips
+from gromap.search.relaxed import relaxed_start
 from gromap.search.start_plan import start_plan
 from gromap.solvers.embedded import CntProblem
 from gromap.solvers.loop import alternate
 from gromap.solvers.protocol import Begin, Loop, Minima, Problem
+from gromap.solvers.relaxed import RelaxedProblem
 from gromap.transport import Dense
 from gromap.transport.marginals import half_step
 from gromap.transport.sinkhorn import Potentials, Sinkhorn
@@ -78,13 +80,24 @@ class Search:
             raise ValueError(f"Search needs starts >= 0, got {self.starts}.")
 
     def begin(self, problem: Problem, coarse: Problem, loop: Loop) -> Begin:
-        hand = handedness(problem.embedded) if self.chirality else None
         seed = problem.pair.seed if problem.pair is not None else 0
+        if problem.relaxed:
+            return self._begin_relaxed(problem, coarse, loop, seed)
+        hand = handedness(problem.embedded) if self.chirality else None
         gamma, duals, minima = best_start(coarse.embedded, loop.rough(), seed, self, hand)
         if problem.primal:
             plan = start_plan(problem.embedded, gamma, duals, loop)
             return Begin(problem.start(gamma, plan), problem.zero_potentials(), minima)
         return Begin(coarse.start(gamma), duals, minima)
+
+    def _begin_relaxed(self, problem: Problem, coarse: Problem, loop: Loop, seed: int) -> Begin:
+        embedded = coarse.embedded
+        assert isinstance(embedded, RelaxedProblem)
+        state, duals = relaxed_start(embedded, loop, seed, self.starts, RelaxedBudget())
+        if not problem.primal:
+            return Begin(state, duals)
+        plan = embedded.plan(embedded.score_to(embedded, state), duals.f, duals.g)
+        return Begin(problem.start(state.G, plan), problem.zero_potentials())
 
 
 def best_start(

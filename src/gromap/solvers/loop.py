@@ -129,6 +129,14 @@ def alternate(
                 break
             if options.adaptive and not feasible and (settled or bool((known > last).any())):
                 inner = min(2 * inner, options.max_steps)
+            if (
+                problem.relaxed
+                and marginal_tol
+                and feasible
+                and not settled
+                and bool((np.abs(moved) <= energy_tol).all())
+            ):
+                marginal_tol, inner = marginal_tol / 2, min(2 * inner, options.max_steps)  # for an energy that settles
             last = known
             if problem.relaxed:
                 held, gamma, share = (gamma, new, duals), problem.mix(gamma, new, share), min(1.0, FASTER * share)

@@ -71,6 +71,12 @@ class RelaxedProblem(CntProblem):
             return self.correlate(None, plan.score.full, plan.u, plan.v)[0]
         return self.product(self.a, self.b, gamma)
 
+    def moments_of(self, pi: Tensor) -> Moments:
+        """Those of a plan that is written down."""
+        p, q = pi.sum(1).double(), pi.sum(0).double()
+        left, right = _lifted(self.x, self.x_norms), _lifted(self.y, self.y_norms)
+        return Moments(left.mT @ pi.double() @ right, p, q)
+
     def product(self, p: Tensor, q: Tensor, gamma: Tensor | None = None) -> Moments:
         """The moments of p⊗q, and of a linear map between the two."""
         p, q = p.double(), q.double()
@@ -107,10 +113,7 @@ class RelaxedProblem(CntProblem):
             features = other.fused.rows, other.fused.cols
             parts = [part - share * r.double() for part, r in zip(parts, features, strict=True)]
         anchor = torch.cat(parts).to(other.log_a)
-        if self.most is not None:
-            return PartialMarginals(other.log_a, other.log_b, anchor, self.most)
-        left, right = (self.eps / rho if rho > 0 else math.inf for rho in self.rho)
-        return SoftMarginals(other.log_a, other.log_b, anchor, (left, right))
+        return marginals_of(other.log_a, other.log_b, anchor, self.eps, self.rho, self.most)
 
     def correlate(self, gamma: Moments | None, score: Score, u: Tensor, v: Tensor) -> tuple[Moments, Tensor]:  # type: ignore[override]
         moved = score.apply(u, v, self.values).double()  # π [Y, |Y|², 1]
@@ -170,6 +173,16 @@ def embedded_problem(
     """The pair as a problem between embeddings, whatever solver it is for."""
     given = *pair.features, *pair.weights, pair.eps, truncation, exact, pair.energy_unit, pair, pair.fused
     return RelaxedProblem(*given, pair.rho, pair.most) if pair.relaxed else CntProblem(*given)
+
+
+def marginals_of(
+    log_a: Tensor, log_b: Tensor, anchor: Tensor, eps: float, rho: tuple[float, float], most: tuple[float, float] | None
+) -> Marginals:
+    """What is asked of the marginals of one transport problem, or of a batch."""
+    if most is not None:
+        return PartialMarginals(log_a, log_b, anchor, most)
+    left, right = (eps / size if size > 0 else math.inf for size in rho)
+    return SoftMarginals(log_a, log_b, anchor, (left, right))
 
 
 def marginal_cost(rho: tuple[float, float], plan: Plan) -> float:

@@ -7,7 +7,6 @@ relaxed.py.
 
 from __future__ import annotations
 
-import math
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -19,9 +18,9 @@ from gromap._plan import Plan
 from gromap._threads import all_threads
 from gromap.solvers.embedded import CntProblem, map_of_plan
 from gromap.solvers.protocol import Alternating
-from gromap.solvers.relaxed import embedded_problem, marginal_cost
+from gromap.solvers.relaxed import embedded_problem, marginal_cost, marginals_of
 from gromap.transport import Dense, Score
-from gromap.transport.marginals import Marginals, PartialMarginals, SoftMarginals
+from gromap.transport.marginals import Marginals
 
 
 class Coupled(NamedTuple):
@@ -63,10 +62,7 @@ class RelaxedKernelProblem(Alternating):
     def marginals(self, gamma: Coupled) -> Marginals:
         sides = (self.cx, gamma.p), (self.cy, gamma.q)
         anchor = torch.cat([-(2 * self.alpha / self.eps) * (c.square() @ p) for c, p in sides])
-        if self.pair.most is not None:
-            return PartialMarginals(self.log_a, self.log_b, anchor, self.pair.most)
-        left, right = (self.eps / rho if rho > 0 else math.inf for rho in self.pair.rho)
-        return SoftMarginals(self.log_a, self.log_b, anchor, (left, right))
+        return marginals_of(self.log_a, self.log_b, anchor, self.eps, self.pair.rho, self.pair.most)
 
     def correlate(self, gamma: Coupled, score: Score, u: Tensor, v: Tensor) -> tuple[Coupled, Tensor]:
         pi = (score.dense() + u[:, None]).add_(v).exp_()

@@ -24,6 +24,7 @@ from torch import Tensor
 
 from gromap.transport.score import Score
 
+NOTHING = -80.0  # log of a share of a weight, below which it may be anything
 FREE = math.inf  # κ of a marginal that is free
 
 
@@ -38,6 +39,10 @@ class Marginals:
         self.log = torch.cat([log_a, log_b])
         self.mass = self.log.exp()
         self.empty = self.log == -torch.inf
+
+    def begin(self, z: Tensor) -> Tensor:
+        """Potentials to begin with, given those of a problem before.  (..., N + M)"""
+        return z
 
     def split(self, z: Tensor) -> tuple[Tensor, Tensor]:
         return z[..., : self.n], z[..., self.n :]
@@ -81,13 +86,20 @@ class SoftMarginals(Marginals):
         sides = zip((log_a, log_b), kappa, strict=True)
         self.tau = torch.cat([torch.full_like(w, 1 / (1 + k)) for w, k in sides])
 
+    def begin(self, z: Tensor) -> Tensor:
+        """Those of a marginal that is free are known."""
+        return torch.where(self.tau == 0, self.anchor, z)
+
     def residual(self, total: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
         mass = total[..., : self.n].sum(-1, keepdim=True)
         away = z - self.anchor - self._shifts(z)
         free = self.tau == 0
         rate = torch.where(free, 0.0, (1 - self.tau) / self.tau.clamp(min=1e-30))
         want = torch.where(free, total / mass, (self.log - rate * away).exp())
-        return self.tau * (total.log() - self.log) + (1 - self.tau) * (away + mass.log()), want
+        ratio = total.log() - self.log
+        # where little is wanted, nothing at all is near enough
+        ratio = torch.where(self.tau < 1, ratio.clamp(min=NOTHING), ratio)
+        return self.tau * ratio + (1 - self.tau) * (away + mass.log()), want
 
     def close(self, lse: Tensor, level: Tensor, side: int) -> Tensor:
         """With the plan brought to mass one, where the marginal is not fixed."""

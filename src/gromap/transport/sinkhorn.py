@@ -110,7 +110,7 @@ def sinkhorn(
     graph: one that earlier calls with the same marginals and update have captured, to be used
     again.
     """
-    z = torch.cat([start.f, start.g], -1)  # (..., N + M)
+    z = to.begin(torch.cat([start.f, start.g], -1))  # (..., N + M)
     heat = options.annealing.temperatures() if options.annealing else []
     safe = _averaged_step if options.update == "symmetric" else _standard_step
 
@@ -128,7 +128,12 @@ def sinkhorn(
         z, _, _, error = advance(hot, (z / t, z / t, fresh, error))
         z = t * _rescue(z, error, hot, to, safe)[0]
     ahead, age = (start.ahead, start.age) if not heat else (None, None)
-    state = z, (z if ahead is None else ahead).clone(), fresh if age is None else age, error  # a step may overwrite it
+    state = (
+        z,
+        (z if ahead is None else to.begin(ahead)).clone(),
+        fresh if age is None else age,
+        error,
+    )  # a step may overwrite it
     used, graph = score if options.update == "standard" else cached(score), graph or StepGraph()
     truncates = score.truncates and options.update != "standard"
     look = CHECK_EVERY if z.device.type == "cuda" else 1
