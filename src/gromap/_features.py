@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gromap import _check
+from gromap import _check, _options
 from gromap._plan import Plan
 from gromap._space import Space
 from gromap._torch import from_numpy
@@ -63,13 +63,11 @@ class FeatureCost:
 
 
 def feature_cost_of(
-    features: Any, alpha: float, kind: Any, weights: tuple[Tensor, Tensor], own_unit: bool, seed: int
+    features: Any, alpha: Any, kind: Any, weights: tuple[Tensor, Tensor], own_unit: bool, seed: int
 ) -> FeatureCost:
     """From a pair of features as the user gives them, in their own unit: the squared radius that
     holds nine tenths of both clouds together. own_unit: False takes them as they are."""
-    if isinstance(alpha, bool) or not isinstance(alpha, int | float | np.number) or not 0 <= float(alpha) <= 1:
-        raise ValueError(f"alpha is what the distances count beside the features, from 0 to 1, got {alpha!r}.")
-    alpha = float(alpha)
+    number = _options.balance(alpha)
     if not isinstance(features, tuple | list) or len(cast("Any", features)) != 2:
         raise ValueError("features are a pair (F, G): those of the points of X, and those of the points of Y.")
     given = cast("tuple[Any, Any]", features)
@@ -82,7 +80,7 @@ def feature_cost_of(
             )
     like = weights[0]
     if (kind is None and all(_is_labels(z) for z in given)) or (isinstance(kind, str) and kind == "labels"):
-        return _labels(given, alpha, like)
+        return _labels(given, number, like)
     tensors = [_check.tensor(z, f"the features of {name}", like.device) for z, name in zip(given, "XY", strict=True)]
     f, g = (z.reshape(len(z), -1).to(like) for z in tensors)
     if f.shape[1] != g.shape[1]:
@@ -90,7 +88,7 @@ def feature_cost_of(
             f"features of X have {f.shape[1]} columns, and those of Y {g.shape[1]}: they are compared with each other."
         )
     if isinstance(kind, str) and kind == "factors":
-        return FeatureCost(alpha, f.new_zeros(len(f)), g.new_zeros(len(g)), f, g)
+        return FeatureCost(number, f.new_zeros(len(f)), g.new_zeros(len(g)), f, g)
     both = torch.cat([f, g])
     if not bool((both != both[0]).any()):
         raise ValueError("all features are equal, and say nothing: leave them out, or pass others.")
@@ -100,7 +98,7 @@ def feature_cost_of(
     space.warn_if_not_cnt("the features")
     embedded = space.embedding.features / (space.scale if own_unit else 1.0) ** 0.5
     left, right = (z.to(like) for z in (embedded[: len(f)], embedded[len(f) :]))
-    return FeatureCost(alpha, left.square().sum(1), right.square().sum(1), -2 * left, right)
+    return FeatureCost(number, left.square().sum(1), right.square().sum(1), -2 * left, right)
 
 
 def _is_labels(z: Any) -> bool:

@@ -52,7 +52,7 @@ def whole(value: object, name: str, least: int = 1) -> int:
 def reach(value: object) -> tuple[float, float]:
     """ρ of both sides: the square of a distance, from which points need not be matched any more;
     infinite where None keeps the weights of a side."""
-    both = cast("tuple[object, ...]", tuple(value)) if isinstance(value, tuple | list) else (value, value)
+    both = cast("tuple[object, ...]", tuple(cast("Any", value))) if isinstance(value, tuple | list) else (value, value)
     if len(both) != 2:
         raise ValueError(f"reach must be one distance, or a pair for X and for Y, got {len(both)} values.")
     found = list[float]()
@@ -88,3 +88,10 @@ def share(value: object, name: str) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float | np.number) or not 0 <= cast("float", value) < 1:
         raise ValueError(f"{name} must be a number >= 0 and < 1, got {value!r}.")
     return float(cast("float", value))
+
+
+def balance(alpha: object) -> float:
+    """What distances count beside features."""
+    if isinstance(alpha, bool) or not isinstance(alpha, int | float | np.number) or not 0 <= cast("float", alpha) <= 1:
+        raise ValueError(f"alpha is what the distances count beside the features, from 0 to 1, got {alpha!r}.")
+    return float(cast("float", alpha))

@@ -85,7 +85,7 @@ class Pair:
             raise ValueError("reach and mass both say how much is matched: pass one of them.")
         eps, seed, device = _check.positive(epsilon, "epsilon"), _options.seed(seed), _options.device(device)
         x, y = spaces_of(X, Y, a, b, cost, dim, device, seed)
-        most = _options.part(mass, (1.0, 1.0) if None in (x.total, y.total) else (x.total, y.total))
+        most = _options.part(mass, (x.total, y.total) if x.total and y.total else (1.0, 1.0))
         partly = rho != KEPT or most is not None
         if partly and scale == "each":
             _check.warn(

@@ -116,7 +116,13 @@ def solve(
     eps = EPSILON if epsilon is None else epsilon
     plain = epsilon is None and isinstance(method, str) and method == "auto"
     try:
-        given = {"features": features, "alpha": alpha, "feature_cost": feature_cost, "reach": reach, "mass": mass}
+        given: dict[str, Any] = {
+            "features": features,
+            "alpha": alpha,
+            "feature_cost": feature_cost,
+            "reach": reach,
+            "mass": mass,
+        }
         pair = Pair.of(X, Y, a, b, cost=cost, epsilon=eps, scale=scale, dim=dim, device=device, seed=seed, **given)
         solver = as_solver(method, pair, max_iter, tol, sharpens(sharpen, pair, plain))
         solver.check(pair)

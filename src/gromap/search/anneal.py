@@ -94,7 +94,7 @@ class SmallPair:
         self.axes = unit.clamp(min=max(1e-6 * float(unit.max()), 1e-30))
 
     def _lifted(self, nx: Tensor) -> tuple[Tensor, Tensor]:
-        """|x_i|² and features of the rows, and features of the columns: four times their product with
+        """|x_i|² and features of the rows, and features of the columns: four times the product of
         these and |y_j|² is the part of the score without Γ.  (N, 1 + K), (M, K)"""
         known, nx = self.problem.fused, nx[:, None]
         if known is None:

@@ -191,29 +191,44 @@ class RelaxedBudget:
     hot: float = 0.1
     """The first temperature, over twice the root of the product of both E c²."""
 
+    warm: float = 0.01
+    """The first one of landmarks, which higher ones would forget."""
+
     floor: float = 5e-4
     """The last one, where the one asked for is lower."""
 
     cooling: float = 1.6
     """Ratio of two temperatures."""
 
+    races: tuple[int, int] = (3, 6)
+    """Steps after each of which the lower two fifths go on."""
+
     settling: int = 4
-    """Outer steps at the last one."""
+    """Outer steps at the last temperature."""
 
     sinkhorn_steps: int = 25
     """Of each outer step."""
 
+    entries: int = 1 << 20
+    """Of plans that cool side by side on a CPU."""
+
+    soft: float = 0.006
+    """What KL of a marginal that is not fixed costs in the search, at least, in units of `hot`."""
+
     flipped_axes: int = 3
     """Leading axes of the whole clouds whose signs are tried."""
 
-    windows: int = 12
-    """Balls of each side and share."""
+    landmarks: int = 12
+    """Points of a side, far from each other, from which landmarks are chosen."""
 
-    shares: tuple[float, ...] = (0.4, 0.65)
-    """Share of the mass in a ball, where the share that is matched is not given."""
+    landmark_sets: int = 6
+    """Choices of three of either side: the farthest, and in turns some of these, and any."""
 
-    window_axes: int = 2
-    """Leading axes of a ball that are laid on those of the other side."""
+    images: int = 32
+    """Points of the other side that may be their images."""
+
+    landmark_starts: int = 32
+    """Images of each choice that become starts."""
 
     kept: int = 6
     """Plans that go on alone until they settle."""

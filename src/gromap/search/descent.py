@@ -82,7 +82,7 @@ def _launch(problem: CntProblem, gamma: Tensor, count: Tensor, tol: float, inner
     end = descent_kernel.descents(*clouds, gamma, problem.eps, *limits)
     if end is None:
         return None
-    energy, _ = problem.energy(end.gamma, end.new, problem.transport(gamma, Potentials(end.f, end.g), end.rows))
+    energy, _ = problem.energy(end.gamma, end.new, problem.transport_value(gamma, Potentials(end.f, end.g), end.rows))
     return Minima(end.gamma, energy, end.f, end.g, count)
 
 

@@ -195,7 +195,7 @@ def objective(problem: CntProblem, gamma: Tensor, steps: int = 400) -> Tensor:
     score = problem.score(gamma)
     end = sinkhorn(score, problem.marginals(gamma), Potentials(f, g), Sinkhorn(steps, tol=2e-3))
     _, rows = problem.correlate(gamma, score, end.f + problem.log_a, end.g + problem.log_b)
-    return problem.constant + 8 * problem.norm2(gamma) + problem.transport(gamma, end, rows)
+    return problem.constant + 8 * problem.norm2(gamma) + problem.transport_value(gamma, end, rows)
 
 
 def landscape(

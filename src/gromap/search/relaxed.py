@@ -1,43 +1,37 @@
 """The search where marginals are not fixed: parts against wholes, with features or not.
 
-Between small clouds all plans of a batch are written down, and cool down as those of anneal.py do:
+Which parts belong together is not known, so most starts are landmarks: some points of one side far
+from each other, and points of the other side at about the same distances from each other. Between
+small clouds all plans of a batch are written down (dense_pair.py):
 
-    1  a⊗b; diag(±σ) on the leading axes; random Γ; windows: a ball of one side of about the share
-       that is matched, around points far from each other, against all of the other side, with the
-       leading axes of both laid on each other in every way
-    2  one outer step per temperature, down to that of the search
+    1  a⊗b; diag(±σ) on the leading axes; random Γ; they cool down from high temperatures
+       landmarks, the best by how near all other points find a point with the same distances to them
+    2  one outer step per temperature, down to that of the search; after some steps only the lowest
+       go on
     3  the lowest distinct ones go on alone, until they settle, to the temperature asked for
-
-Values are those of plans of mass one, which are feasible where marginals are free.
 """
 
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from gromap._threads import side_by_side
-from gromap._torch import eigh, untyped
-from gromap.geometry.measure import spread_points
+from gromap._torch import split
+from gromap.geometry.measure import drawn_points, own_generator, spread_points
 from gromap.search.budget import RelaxedBudget
+from gromap.search.dense_pair import Batch, DensePair
 from gromap.search.proposals import random_starts, sign_flips
 from gromap.solvers.loop import alternate
-from gromap.solvers.protocol import Begin, Loop
-from gromap.solvers.relaxed import Moments, RelaxedProblem, marginals_of
-from gromap.transport import Dense
-from gromap.transport.sinkhorn import Potentials, Sinkhorn, sinkhorn
+from gromap.solvers.protocol import Begin, Loop, Outcome
+from gromap.solvers.relaxed import Moments, RelaxedProblem
+from gromap.transport.backend import fused_for
+from gromap.transport.sinkhorn import Potentials
 from gromap.transport.tiles import cuts
 
-
-class Plans(NamedTuple):
-    """A batch of plans: what the next transport problem asks of them."""
-
-    cross: Tensor  # (B, n, m) C_X π C_Y
-    p: Tensor  # (B, n)
-    q: Tensor  # (B, m)
+LANDMARKS = 3
 
 
 def relaxed_start(
@@ -46,23 +40,11 @@ def relaxed_start(
     """The lowest minimum of the search, with potentials on all points of the problem."""
     n, m = len(problem.a), len(problem.b)
     small = problem.coarser(*(k if k <= budget.whole else budget.cells for k in (n, m)))
-    pair = DensePair(small)
+    assert isinstance(small, RelaxedProblem)
+    pair, rough, best = DensePair(small, budget), loop.rough(), None
     floor = max(problem.eps, budget.floor * pair.heat)
-    begins = pair.starts(starts, seed, budget)
-
-    def cooled(some: slice) -> Tensor:
-        return pair.cool(Plans(*(z[some] for z in begins)), floor, budget)
-
-    count = len(begins.p)
-    plans = torch.cat(side_by_side(cooled, cuts(count, min(count, 2))))
-    value = pair.value(plans, floor)
-    rough, best = loop.rough(), None
-    for k in pair.distinct(plans, value, budget):
-        state = small.moments_of(plans[k])
-        for eps in pair.ladder(2 * floor, problem.eps, 2.0):
-            here = small.at(eps)
-            end = alternate(here, Begin(state, here.zero_potentials()), rough)
-            state = end.gamma
+    for plan in hunt(pair, floor, seed, starts):
+        end = _annealed(small, small.moments_of(plan), ladder(2 * floor, problem.eps, 2.0), rough)
         if best is None or float(end.energy) < float(best.energy):
             best = end
     assert best is not None
@@ -70,126 +52,100 @@ def relaxed_start(
     return small.carried(best.gamma, duals, problem), duals
 
 
-class DensePair:
-    """A small problem with all its costs written down."""
-
-    def __init__(self, problem: RelaxedProblem):
-        self.problem, self.a, self.b = problem, problem.a.double(), problem.b.double()
-        self.x, self.y = problem.x.double(), problem.y.double()
-        sides = (self.x, problem.x_norms.double()), (self.y, problem.y_norms.double())
-        self.cx, self.cy = (s[:, None] + s - 2 * z @ z.mT for z, s in sides)
-        self.alpha, fused = problem.alpha, problem.fused
-        self.linear = None if fused is None else (1 - self.alpha) * fused.cost().double()
-        self.heat = max(self.alpha, 0.05) * 2 * math.sqrt(self._square(self.cx, self.a) * self._square(self.cy, self.b))
-
-    @staticmethod
-    def _square(c: Tensor, a: Tensor) -> float:
-        return float(a @ c.square() @ a)
-
-    def product(self, p: Tensor, q: Tensor) -> Plans:
-        """Of p⊗q, for batches of both."""
-        return Plans((p @ self.cx)[:, :, None] * (q @ self.cy)[:, None], p, q)
-
-    def of(self, pi: Tensor) -> Plans:
-        return Plans(self.cx @ pi @ self.cy, pi.sum(2), pi.sum(1))
-
-    def starts(self, count: int, seed: int, budget: RelaxedBudget) -> Plans:
-        """Line 1."""
-        sx, sy = ((w @ z.square()).sqrt() for z, w in ((self.x, self.a), (self.y, self.b)))
-        gamma = torch.cat([sign_flips(sx, sy, budget.flipped_axes), random_starts(sx, sy, count, seed)])
-        whole = [(self.a, self.b, gamma)]
-        for p, q in self._windows(budget):
-            flips = self._laid(p, q, budget.window_axes)
-            whole.append((p, q, flips))
-        p = torch.cat([p.expand(len(g), -1) for p, _, g in whole])
-        q = torch.cat([q.expand(len(g), -1) for _, q, g in whole])
-        plans, gamma = self.product(p, q), torch.cat([g for *_, g in whole])
-        return plans._replace(cross=plans.cross + 4 * self.x @ gamma @ self.y.mT)
-
-    def _windows(self, budget: RelaxedBudget) -> list[tuple[Tensor, Tensor]]:
-        """Pairs of marginals, one of which is a ball."""
-        sides = (self.x, self.cx, self.a), (self.y, self.cy, self.b)
-        most = self.problem.most or (math.inf, math.inf)
-        found = list[tuple[Tensor, Tensor]]()
-        for k, ((z, c, w), h) in enumerate(zip(sides, most, strict=True)):
-            shares = budget.shares if h == math.inf else (1 / h,)
-            centers = spread_points(z - w @ z, min(budget.windows, len(z)))
-            for share in shares:
-                if share > 0.95:
-                    continue
-                for i in centers.tolist():
-                    order = c[i].argsort()
-                    inside = order[: 1 + int((w[order].cumsum(0) < share).sum())]
-                    ball = torch.zeros_like(w)
-                    ball[inside] = w[inside] / w[inside].sum()
-                    found.append((ball, self.b) if k == 0 else (self.a, ball))
-        return found
-
-    def _laid(self, p: Tensor, q: Tensor, axes: int) -> Tensor:
-        """Γ = 0, and the leading axes of two marginals laid on each other in every way.  (S, D, E)"""
-        (left, s), (right, t) = self._axes(self.x, p, axes), self._axes(self.y, q, axes)
-        flips = sign_flips(s, t, min(axes, len(s), len(t)))
-        return left @ flips @ right.mT
-
-    @staticmethod
-    def _axes(z: Tensor, p: Tensor, axes: int) -> tuple[Tensor, Tensor]:
-        """The leading axes of a marginal and the deviations along them.  (D, K), (K,)"""
-        z = z - p @ z
-        theta, turn = eigh(z.mT @ (p[:, None] * z))
-        return turn.flip(-1)[:, :axes], theta.flip(-1)[:axes].clamp(min=0).sqrt()
-
-    def ladder(self, hot: float, cold: float, ratio: float) -> list[float]:
-        """Temperatures down to a given one."""
-        rungs = max(0, math.ceil(math.log(max(hot / cold, 1.0)) / math.log(ratio) - 1e-9))
-        return [cold * (hot / cold) ** (1 - k / rungs) for k in range(rungs)] + [cold] if rungs else [cold]
-
-    def cool(self, plans: Plans, eps: float, budget: RelaxedBudget) -> Tensor:
-        """Line 2: the plans that a batch leads to.  (B, n, m)"""
-        ladder = self.ladder(budget.hot * self.heat, eps, budget.cooling)
-        f, g = (w.new_zeros(len(plans.p), len(w)) for w in (self.a, self.b))
-        pi = torch.empty(0)
-        for k, now in enumerate(ladder + [eps] * budget.settling):
-            before = ladder[min(k, len(ladder)) - 1] if k else now
-            pi, f, g = self.step(plans, f * (before / now), g * (before / now), now, budget.sinkhorn_steps)
-            plans = self.of(pi)
-        return pi
-
-    def step(self, plans: Plans, f: Tensor, g: Tensor, eps: float, steps: int) -> tuple[Tensor, Tensor, Tensor]:
-        """One outer step: plans of mass one, and potentials in nats."""
-        problem, log_a, log_b = self.problem, self.a.log(), self.b.log()
-        score = (4 * self.alpha / eps) * plans.cross
-        if self.linear is not None:
-            score = score - self.linear / eps
-        sides = (self.cx, plans.p), (self.cy, plans.q)
-        anchor = torch.cat([-(2 * self.alpha / eps) * p @ c.square() for c, p in sides], -1)
-        to = marginals_of(log_a, log_b, anchor, eps, problem.rho, problem.most)
-        end = sinkhorn(Dense(score), to, Potentials(f, g), Sinkhorn(steps, tol=1e-2))
-        pi = (score + (end.f + log_a)[..., None] + (end.g + log_b)[:, None]).exp()
-        return pi / pi.sum((1, 2), keepdim=True), end.f, end.g
-
-    def value(self, pi: Tensor, eps: float) -> Tensor:
-        """The value of some plans of mass one, without what partial ones leave.  (B,)"""
-        cross, p, q = self.of(pi)
-        loss = ((p @ self.cx.square()) * p).sum(1) + ((q @ self.cy.square()) * q).sum(1) - 2 * (cross * pi).sum((1, 2))
-        value = self.alpha * loss + eps * _kl(pi.flatten(1), torch.outer(self.a, self.b).flatten())
-        if self.linear is not None:
-            value = value + (self.linear * pi).sum((1, 2))
-        for rho, part, w in zip(self.problem.rho, (p, q), (self.a, self.b), strict=True):
-            if 0 < rho < math.inf:
-                value = value + rho * _kl(part, w)
-        return value.nan_to_num(nan=math.inf)
-
-    def distinct(self, pi: Tensor, value: Tensor, budget: RelaxedBudget) -> list[int]:
-        """The lowest plans that differ in more than a share of their mass."""
-        found = list[int]()
-        for k in value.argsort().tolist():
-            if len(found) == budget.kept or not math.isfinite(float(value[k])):
-                break
-            if all(float((pi[k] - pi[j]).abs().sum()) > budget.same for j in found):
-                found.append(k)
-        return found or [int(value.argmin())]
+def _annealed(problem: RelaxedProblem, state: Moments, temperatures: list[float], loop: Loop) -> Outcome:
+    """Where a plan ends that settles at each of some temperatures."""
+    *hot, cold = temperatures
+    if hot:
+        state = _annealed(problem, state, hot, loop).gamma
+    here = problem.at(cold)
+    return alternate(here, Begin(state, here.zero_potentials()), loop)
 
 
-def _kl(p: Tensor, w: Tensor) -> Tensor:
-    """KL of the rows of a batch.  (B,)"""
-    return untyped.special.xlogy(p, p / w.clamp(min=1e-300)).sum(-1)
+def hunt(pair: DensePair, floor: float, seed: int, starts: int) -> Tensor:
+    """Lines 1 and 2: the lowest distinct plans at the temperature of the search.  (K, n, m)"""
+    budget = pair.budget
+    sx, sy = ((w @ z.square()).sqrt() for z, w in ((pair.x, pair.a), (pair.y, pair.b)))
+    gamma = torch.cat([sign_flips(sx, sy, budget.flipped_axes), random_starts(sx, sy, starts, seed)])
+    warm = max(budget.warm * pair.heat, floor)
+    slow = ladder(budget.hot * pair.heat, warm, budget.cooling)[:-1]
+    _, batch = _cooled(pair, pair.around_weights(gamma), slow) if slow else (None, pair.around_weights(gamma))
+    if starts > 0:
+        batch = batch.join(pair.of(landmark_plans(pair, seed, budget)))
+    rungs = ladder(warm, floor, budget.cooling) + [floor] * budget.settling
+    first, then = budget.races
+    pi, value = torch.empty(0), torch.empty(0)
+    for temperatures, share in ((rungs[:first], 0.4), (rungs[first:then], 0.4), (rungs[then:], 1.0)):
+        if temperatures:
+            pi, batch = _cooled(pair, batch, temperatures)
+            value = pair.value(pi, batch, temperatures[-1])
+            lowest = value.argsort()[: math.ceil(share * len(value))]
+            pi, value, batch = pi[lowest], value[lowest], batch.take(lowest)
+    return pi[pair.distinct(pi, value)]
+
+
+def _cooled(pair: DensePair, batch: Batch, temperatures: list[float]) -> tuple[Tensor, Batch]:
+    """Parts of the batch that stay in a cache, side by side; on a GPU all of it."""
+    count, size = len(batch.p), batch.cross[0].numel()
+    some = count if fused_for(batch.cross) else max(1, pair.budget.entries // size)
+    ends = side_by_side(lambda k: pair.cool(batch.take(k), temperatures), cuts(count, -(-count // some)))
+    pi, batches = zip(*ends, strict=True)
+    return torch.cat(pi), Batch(*(torch.cat(z) for z in zip(*batches, strict=True)))
+
+
+def ladder(hot: float, cold: float, ratio: float) -> list[float]:
+    """Temperatures down to a given one."""
+    rungs = max(0, math.ceil(math.log(max(hot / cold, 1.0)) / math.log(ratio) - 1e-9))
+    return [cold * (hot / cold) ** (1 - k / rungs) for k in range(rungs)] + [cold] if rungs else [cold]
+
+
+def landmark_plans(pair: DensePair, seed: int, budget: RelaxedBudget) -> Tensor:
+    """Plans between landmarks alone, of both sides and their images on the other.  (B, n, m)"""
+    generator, found = own_generator(seed + 1), list[Tensor]()
+    linear = torch.zeros_like(pair.cx[:, :1] + pair.cy[:1]) if pair.linear is None else pair.linear
+    left, right = (pair.cx, pair.x, pair.a), (pair.cy, pair.y, pair.b)
+    for side, (here, there, apart) in enumerate(((left, right, linear), (right, left, linear.mT))):
+        _, x, a = here
+        few = spread_points(x - a @ x, min(budget.landmarks, len(a)))
+        if len(few) < LANDMARKS:
+            continue
+        for k in range(budget.landmark_sets):
+            if k == 0:
+                mine = few[:LANDMARKS]
+            elif k % 2:
+                mine = few[torch.randperm(len(few), generator=generator)[:LANDMARKS].to(few.device)]
+            else:  # farthest points may be outliers
+                mine = drawn_points(a, LANDMARKS, generator)
+            images = _images(pair, mine, here, there, apart, budget)
+            plan = torch.zeros(len(images), len(a), len(there[2]), dtype=a.dtype, device=a.device)
+            for i, j in zip(mine, images.mT, strict=True):
+                plan[torch.arange(len(images), device=a.device), i, j] += 1 / LANDMARKS
+            found.append(plan if side == 0 else plan.mT)
+    return torch.cat(found) if found else pair.cx.new_zeros(0, len(pair.a), len(pair.b))
+
+
+def _images(
+    pair: DensePair,
+    mine: Tensor,
+    here: tuple[Tensor, Tensor, Tensor],
+    there: tuple[Tensor, Tensor, Tensor],
+    linear: Tensor,
+    budget: RelaxedBudget,
+) -> Tensor:
+    """Points of the other side for three landmarks: those at the most similar distances from each
+    other, and then those whose distances to all other points are most alike.  (B, 3)"""
+    (cx, _, a), (cy, y, b) = here, there
+    near = spread_points(y - b @ y, min(budget.images, len(b)))
+    inner, far = cx[mine][:, mine], cy[near][:, near]
+    own = linear[mine][:, near] / LANDMARKS
+    apart = [(2 * pair.alpha / LANDMARKS**2) * (far - inner[i, j]).square() for i, j in ((0, 1), (0, 2), (1, 2))]
+    score = own[0][:, None, None] + own[1][:, None] + own[2]
+    score = score + apart[0][:, :, None] + apart[1][:, None] + apart[2]
+    count = budget.landmark_starts
+    best = score.flatten().topk(min(4 * count, score.numel()), largest=False).indices
+    images = near[torch.stack([best // len(near) ** 2, best // len(near) % len(near), best % len(near)], 1)]
+    values = list[Tensor]()
+    for some in split(images, 64):
+        gaps = (cx[mine][None, :, :, None] - cy[some][:, :, None, :]).square().mean(1)
+        gaps = 2 * pair.alpha * gaps + linear
+        values.append(torch.minimum(gaps.min(2).values @ a, gaps.min(1).values @ b))
+    return images[torch.cat(values).argsort()[:count]]

@@ -8,7 +8,7 @@ import math
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -24,6 +24,7 @@ from gromap.transport import Grid, LowRank, Score, split_cells
 from gromap.transport.marginals import half_step
 from gromap.transport.sinkhorn import Potentials
 
+Map = Any  # a (D, E) matrix in float64, or a batch of them; `relaxed.Moments` where marginals are not fixed
 TRUNCATED_PAIRS = {"cpu": 8_000**2, "cuda": 40_000**2}  # pairs of points from which it pays to leave out tiles
 
 
@@ -127,12 +128,12 @@ class CntProblem(Bilinear):
         """The same problem between other clouds."""
         return CntProblem(x, y, a, b, self.eps, self.truncation, None, self.unit, self.pair, fused)
 
-    def interpolate(self, gamma: Tensor, duals: Potentials, fine: CntProblem) -> Potentials:
+    def interpolate(self, gamma: Map, duals: Potentials, fine: Any) -> Potentials:
         """Alg. Interpolate: potentials of this problem on the points of a finer version of it."""
         rows, cols = fine.score_to(self, gamma), self.score_to(fine, gamma)
         return Potentials(half_step(rows, self.log_b, duals.g), half_step(cols.mT, self.log_a, duals.f))
 
-    def carried(self, gamma: Tensor, duals: Potentials, fine: CntProblem) -> Tensor:
+    def carried(self, gamma: Map, duals: Potentials, fine: Any) -> Map:
         """Γ for a finer version of this problem, given potentials there."""
         return gamma
 
@@ -151,13 +152,13 @@ class CntProblem(Bilinear):
         rows, cols = (split_cells(z * z.std(0)) for z in (self.x, self.y))
         return Grid(rows, cols, self.truncation)
 
-    def start(self, gamma: Tensor, plan: Plan | None = None) -> Tensor:
+    def start(self, gamma: Tensor, plan: Plan | None = None) -> Map:
         return gamma.double()
 
-    def score(self, gamma: Tensor) -> LowRank:
+    def score(self, gamma: Map) -> LowRank:
         return self.score_to(self, gamma)
 
-    def score_to(self, other: CntProblem, gamma: Tensor) -> LowRank:
+    def score_to(self, other: CntProblem, gamma: Map) -> LowRank:
         """The score of the rows here and the columns of a coarser or finer version of this
         problem."""
         return self._score(gamma, (self.x, self.x_norms), (other.y, other.y_norms), other)
@@ -171,11 +172,11 @@ class CntProblem(Bilinear):
         bilinear = lifted_score(gamma, x, y, eps, grid, (s, t))
         return bilinear if self.fused is None else bilinear + self.fused.score(self.eps, other.fused)
 
-    def correlate(self, gamma: Tensor, score: Score, u: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    def correlate(self, gamma: Map, score: Score, u: Tensor, v: Tensor) -> tuple[Map, Tensor]:
         moved = score.apply(u, v, self.values)  # π [Y, |Y|², 1]
         return self.x.double().mT @ moved[..., :-2].double(), moved[..., -1]
 
-    def energy(self, old: Tensor, new: Tensor, transport: Tensor) -> tuple[Tensor, Tensor]:
+    def energy(self, old: Map, new: Map, transport: Tensor) -> tuple[Tensor, Tensor]:
         """α (C + 8 |Γ|²) + OT_ε(C_Γ) - 8 α |Γ - Γ'|², and 8 α |Γ - Γ'|².  (...) twice"""
         change = 8 * self.alpha * self.distance2(old, new)
         return self.alpha * (self.constant + 8 * self.norm2(old)) + self.apart + transport - change, change
@@ -194,7 +195,7 @@ class CntProblem(Bilinear):
     def distance2(self, old: Tensor, new: Tensor) -> Tensor:
         return self.norm2(old - new)
 
-    def matrix(self, gamma: Tensor, plan: Plan) -> Tensor:
+    def matrix(self, gamma: Map, plan: Plan) -> Tensor:
         return gamma
 
     def gradient_terms(self, plan: Plan, side: int) -> tuple[LowRank, Tensor]:
@@ -205,7 +206,7 @@ class CntProblem(Bilinear):
         p, z, a = moved[:, :1], moved[:, 1:], plan.a[:, None]
         return LowRank(torch.cat([-p, -a, 2 * z], 1), torch.cat([a, p, z], 1)), p[:, 0]
 
-    def evaluate(self, gamma: Tensor, plan: Plan) -> tuple[float, float]:
+    def evaluate(self, gamma: Map, plan: Plan) -> tuple[float, float]:
         """L(π) and KL(π | α⊗β) of any plan: its marginals may be off, by rounding errors too, so X
         and Y are centered anew for those that it has."""
         c = plan.sums[1].double()

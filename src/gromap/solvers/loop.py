@@ -31,6 +31,7 @@ from torch import Tensor
 
 from gromap._progress import Event
 from gromap._solution import Interrupted, State, Status
+from gromap.solvers.damping import Damping
 from gromap.solvers.protocol import (
     Alternating,
     Begin,
@@ -53,7 +54,6 @@ SMALL_ENERGY = 20.0  # times the energy: where this is less than a unit of energ
 QUIET_STEPS = 2  # between few points, in which nothing changes: near a saddle the first one is quiet too
 ROUNDING = 10.0  # rounding errors of potentials in nats, which energies carry
 STILL = 1e-3  # of the tolerance: movements that are rounding errors, and those of an unfinished Sinkhorn
-LEAST_SHARE, FASTER = 1e-3, 1.5  # of a damped step: how short it may be, and how fast it grows again
 TIGHT_PAIRS = 1 << 20  # pairs of points up to which marginals are met closely in the end
 
 
@@ -84,7 +84,7 @@ def alternate(
     last, graph = np.array([np.inf]), graph or StepGraph()
     marginal_tol = options.sinkhorn.tol or (options.marginal_tol if options.adaptive else None)
     energy, quiet, noise = torch.tensor(torch.inf), 0, ROUNDING * torch.finfo(problem.a.dtype).eps * problem.eps
-    share, held = 1.0, None  # how far Γ goes to the next one, where marginals are free; the last accepted step
+    damping = Damping(problem)
     needed = QUIET_STEPS if options.adaptive and len(problem.a) * len(problem.b) <= TIGHT_PAIRS else 1
     try:
         while True:  # 3, until `_status` says how it ends
@@ -100,9 +100,9 @@ def alternate(
             energy, change = problem.energy(gamma, new, problem.eps * to.dual(duals.f, duals.g, rows))
             known, moved, error = _read(energy, change, duals.error)
             best = int(known.argmin())
-            if held is not None and share > LEAST_SHARE and _rises(known, moved, last, options, problem):
-                share /= 2  # of the step before, which is taken back
-                gamma, duals = problem.mix(held[0], held[1], share), held[2]
+            rounding = options.tol * min(problem.unit, SMALL_ENERGY * abs(float(last[0])))
+            if damping.refuses(float(known[0]), float(moved[0]), float(last[0]), rounding):
+                gamma, duals = damping.shorter()
                 continue
             event = Event(
                 stage="solve",
@@ -138,10 +138,7 @@ def alternate(
             ):
                 marginal_tol, inner = marginal_tol / 2, min(2 * inner, options.max_steps)  # for an energy that settles
             last = known
-            if problem.relaxed:
-                held, gamma, share = (gamma, new, duals), problem.mix(gamma, new, share), min(1.0, FASTER * share)
-            else:
-                gamma = new  # 8
+            gamma = damping.step(gamma, new, duals)  # 8
         if options.adaptive and status == Status.CONVERGED:
             duals = _tightened(problem, score, duals, options, events[-1].value)
     except KeyboardInterrupt:
@@ -185,12 +182,6 @@ def _status(
     if len(events) >= options.max_iter:
         return Status.OSCILLATES if _oscillates(events, options, energy_tol) else Status.MAX_ITER
     return None
-
-
-def _rises(known: np.ndarray, moved: np.ndarray, last: np.ndarray, options: Loop, problem: Problem) -> bool:
-    """Whether a step between free marginals went so far that the energy rose."""
-    tol = options.tol * min(problem.unit, SMALL_ENERGY * abs(float(last[0])))
-    return float(moved[0]) < 0 and float(known[0]) > float(last[0]) + tol
 
 
 def _leaves(events: list[Event], energy_tol: float) -> bool:

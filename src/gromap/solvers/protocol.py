@@ -126,7 +126,7 @@ class Problem(ABC):
         """What the transport problem of Γ asks of the marginals."""
         return self.fixed
 
-    def transport(self, gamma: Any, duals: Potentials, rows: Tensor) -> Tensor:
+    def transport_value(self, gamma: Any, duals: Potentials, rows: Tensor) -> Tensor:
         """OT_ε(C_Γ) by its dual, with the row sums of π.  (...)"""
         return self.eps * self.marginals(gamma).dual(duals.f, duals.g, rows)
 
@@ -286,9 +286,7 @@ class SolverDefaults:
 
     memory_advice = "take fewer points."
 
-    name: str
-
-    def check(self, pair: Pair) -> None:
+    def check(self: Solver, pair: Pair) -> None:
         """Any cost will do, without features and between fixed marginals."""
         if pair.fused is not None or pair.relaxed:
             raise ValueError(

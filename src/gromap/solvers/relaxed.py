@@ -65,7 +65,7 @@ class RelaxedProblem(CntProblem):
         options = self.eps, self.truncation, None, self.unit, self.pair, fused
         return RelaxedProblem(x, y, a, b, *options, self.rho, self.most)
 
-    def start(self, gamma: Tensor, plan: Plan | None = None) -> Moments:  # type: ignore[override]
+    def start(self, gamma: Tensor, plan: Plan | None = None) -> Moments:
         """The moments of a plan; without one, those of a⊗b and a linear map."""
         if plan is not None and plan.shape == (len(self.a), len(self.b)):
             return self.correlate(None, plan.score.full, plan.u, plan.v)[0]
@@ -85,14 +85,14 @@ class RelaxedProblem(CntProblem):
             G[1:-1, 1:-1] += gamma.double()
         return Moments(G, p, q)
 
-    def score_to(self, other: CntProblem, gamma: Moments) -> LowRank:  # type: ignore[override]
+    def score_to(self, other: CntProblem, gamma: Moments) -> LowRank:
         x_mean, y_mean = _means(gamma)
         linear = gamma.G[1:-1, 1:-1] - gamma.G[0, 0] * torch.outer(x_mean, y_mean)
         rows, cols = _around(self.x, self.x_norms, x_mean), _around(other.y, other.y_norms, y_mean)
         left, right = ((z.to(self.x), s.to(self.x)) for z, s in (rows, cols))
         return self._score(linear, left, right, other)
 
-    def marginals(self, gamma: Moments) -> Marginals:  # type: ignore[override]
+    def marginals(self, gamma: Moments) -> Marginals:
         return self.marginals_on(self, gamma)
 
     def marginals_on(self, other: RelaxedProblem, gamma: Moments) -> Marginals:
@@ -107,7 +107,7 @@ class RelaxedProblem(CntProblem):
         parts = list[Tensor]()
         for (x, s), known, mean, p, t, v in sides:
             x, s = _around(x, s, mean)
-            parts.append(weight * (2 * (t * s - 2 * x @ v) - quartic(x, s, *_around(*known, mean), p)))
+            parts.append(weight * (2 * (t * s - 2 * x @ v) - mean_squares(x, s, *_around(*known, mean), p)))
         if other.fused is not None:
             share = (1 - self.alpha) / self.eps
             features = other.fused.rows, other.fused.cols
@@ -115,7 +115,7 @@ class RelaxedProblem(CntProblem):
         anchor = torch.cat(parts).to(other.log_a)
         return marginals_of(other.log_a, other.log_b, anchor, self.eps, self.rho, self.most)
 
-    def correlate(self, gamma: Moments | None, score: Score, u: Tensor, v: Tensor) -> tuple[Moments, Tensor]:  # type: ignore[override]
+    def correlate(self, gamma: Moments | None, score: Score, u: Tensor, v: Tensor) -> tuple[Moments, Tensor]:
         moved = score.apply(u, v, self.values).double()  # π [Y, |Y|², 1]
         rows, cols = moved[:, -1], score.sums(u, v)[1].double()
         columns = torch.cat([rows[:, None], moved[:, :-1]], 1)
@@ -124,7 +124,7 @@ class RelaxedProblem(CntProblem):
     def mix(self, old: Moments, new: Moments, t: float) -> Moments:
         return old.mix(new, t)
 
-    def energy(self, old: Moments, new: Moments, transport: Tensor) -> tuple[Tensor, Tensor]:  # type: ignore[override]
+    def energy(self, old: Moments, new: Moments, transport: Tensor) -> tuple[Tensor, Tensor]:
         """E(π), and -B(δ, δ)."""
         x_mean, y_mean = _means(old)
         left, right = _shift(x_mean), _shift(y_mean)
@@ -135,32 +135,30 @@ class RelaxedProblem(CntProblem):
         constant = self.alpha * (_bilinear(*sides, here) + 4 * here.G[-1, -1])  # 4 A is left out of the score
         return transport - constant + curve, -curve
 
-    def matrix(self, gamma: Moments, plan: Plan) -> Tensor:  # type: ignore[override]
+    def matrix(self, gamma: Moments, plan: Plan) -> Tensor:
         """Γ around the means of both marginals."""
         x_mean, y_mean = _means(gamma)
         return gamma.G[1:-1, 1:-1] - gamma.G[0, 0] * torch.outer(x_mean, y_mean)
 
-    def evaluate(self, gamma: Moments, plan: Plan) -> tuple[float, float]:  # type: ignore[override]
+    def evaluate(self, gamma: Moments, plan: Plan) -> tuple[float, float]:
         loss, _ = super().evaluate(self.matrix(gamma, plan), plan)
         score = plan.score.full
         assert isinstance(score, LowRank)
         inner = float((score.q * plan.score.apply(plan.u, plan.v, score.k)).double().sum())
         return loss, plan.kl(inner)
 
-    def marginal_value(self, gamma: Moments, plan: Plan) -> float:  # type: ignore[override]
+    def marginal_value(self, gamma: Moments, plan: Plan) -> float:
         return marginal_cost(self.rho, plan) if self.most is None else 0.0
 
-    def interpolate(self, gamma: Moments, duals: Potentials, fine: CntProblem) -> Potentials:  # type: ignore[override]
-        assert isinstance(fine, RelaxedProblem)
+    def interpolate(self, gamma: Moments, duals: Potentials, fine: RelaxedProblem) -> Potentials:
         here, there = self.marginals(gamma), self.marginals_on(fine, gamma)
         z = torch.cat([duals.f, duals.g], -1)
         rows, cols = fine.score_to(self, gamma), self.score_to(fine, gamma)
         f = there.close(rows.lse(duals.g + self.log_b), here.level(z, 0), 0)
         return Potentials(f, there.close(cols.mT.lse(duals.f + self.log_a), here.level(z, 1), 1))
 
-    def carried(self, gamma: Moments, duals: Potentials, fine: CntProblem) -> Moments:  # type: ignore[override]
+    def carried(self, gamma: Moments, duals: Potentials, fine: RelaxedProblem) -> Moments:
         """The moments of the plan that interpolated potentials give, of mass one."""
-        assert isinstance(fine, RelaxedProblem)
         score = fine.score_to(fine, gamma)
         score = score.truncate(duals.f, duals.g, fine.log_a, fine.log_b)
         found, rows = fine.correlate(None, score, duals.f + fine.log_a, duals.g + fine.log_b)
@@ -191,7 +189,7 @@ def marginal_cost(rho: tuple[float, float], plan: Plan) -> float:
     return sum(size * _kl(p, w) for size, p, w in sides if 0 < size < math.inf)
 
 
-def quartic(x: Tensor, s: Tensor, z: Tensor, t: Tensor, p: Tensor) -> Tensor:
+def mean_squares(x: Tensor, s: Tensor, z: Tensor, t: Tensor, p: Tensor) -> Tensor:
     """h_i = Σ_k (s_i + t_k - 2 <x_i, z_k>)² p_k, for weights of any sign.  (N,)"""
     covariance = z.mT @ (p[:, None] * z)
     norms = p.sum() * s.square() + 2 * s * (p @ t) + p @ t.square()
@@ -200,7 +198,7 @@ def quartic(x: Tensor, s: Tensor, z: Tensor, t: Tensor, p: Tensor) -> Tensor:
 
 def _bilinear(left: tuple[Tensor, Tensor], right: tuple[Tensor, Tensor], m: Moments) -> Tensor:
     """B(m, m)"""
-    sides = quartic(*left, *left, m.p) @ m.p + quartic(*right, *right, m.q) @ m.q
+    sides = mean_squares(*left, *left, m.p) @ m.p + mean_squares(*right, *right, m.q) @ m.q
     swapped = torch.cat([m.G[-1:], -2 * m.G[1:-1], m.G[:1]])
     swapped = torch.cat([swapped[:, -1:], -2 * swapped[:, 1:-1], swapped[:, :1]], 1)
     return sides - 2 * (swapped * m.G).sum()

@@ -17,7 +17,6 @@ c_j) that belong to one side, the `anchor`. With κ = ε / ρ, τ = 1 / (1 + κ)
 from __future__ import annotations
 
 import math
-from typing import cast
 
 import torch
 from torch import Tensor
@@ -159,7 +158,7 @@ class PartialMarginals(Marginals):
         away = torch.cat([f, g], -1).double() - self.anchor.double()
         for d, log, h in zip(self.split(away), self.split(self.log.double()), self.most, strict=True):
             value = value + h * _soft_mean(d, log, 0.0)[..., 0] - (h - 1) * torch.logsumexp(log + d, -1)
-        return cast("Tensor", value)
+        return value
 
     def _left(self, z: Tensor) -> Tensor:
         """What goes to the further points.  (..., N + M)"""
