@@ -17,6 +17,7 @@ ROOMS = [  # from the ground up; rooms of one line do not know each other
     ["transport"],
     ["geometry"],
     ["_plan", "_space"],
+    ["_features"],
     ["_pair", "_solution"],
     ["solvers"],
     ["search"],
