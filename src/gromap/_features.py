@@ -111,6 +111,8 @@ def _is_labels(z: Any) -> bool:
 
 def _labels(given: tuple[Any, Any], alpha: float, like: Tensor) -> FeatureCost:
     f, g = (np.asarray(z.cpu() if isinstance(z, Tensor) else z) for z in given)
+    if "O" in (f.dtype.kind, g.dtype.kind):
+        f, g = f.astype(str), g.astype(str)
     if f.ndim != 1 or g.ndim != 1:
         raise ValueError(f"labels are one per point, got shapes {f.shape} and {g.shape}.")
     names, index = np.unique(np.concatenate([f, g]), return_inverse=True)

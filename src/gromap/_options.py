@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import sys
 from typing import Any, cast
 
 import numpy as np
 import torch
 
+LEAST_PART = 1e-3  # of the lighter side, that can be asked for
 SEEDS = 2**62  # from which a seed leaves no room for what is added to it
 
 
@@ -65,7 +67,7 @@ def reach(value: object) -> tuple[float, float]:
         number = float(cast("float", one))
         if not 0 <= number < math.inf:
             raise ValueError(f"reach must be a number >= 0, or None to keep the weights, got {one!r}.")
-        found.append(number**2)
+        found.append(min(number * number, sys.float_info.max))
     return found[0], found[1]
 
 
@@ -75,10 +77,10 @@ def part(value: object, totals: tuple[float, float]) -> tuple[float, float] | No
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float | np.number):
-        raise TypeError(f"mass must be a number > 0 and <= 1, or None, got {value!r}.")
+        raise TypeError(f"mass must be a number from {LEAST_PART} to 1, or None, got {value!r}.")
     number = float(cast("float", value))
-    if not 0 < number <= 1:
-        raise ValueError(f"mass is the share of the lighter side to match, > 0 and <= 1, got {value!r}.")
+    if not LEAST_PART <= number <= 1:
+        raise ValueError(f"mass is the share of the lighter side to match, from {LEAST_PART} to 1, got {value!r}.")
     most = tuple(total / min(totals) / number for total in totals)
     return (most[0], most[1]) if max(most) > 1 else None
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -26,6 +26,8 @@ HOTTEST = 0.01
 RAISED = {torch.float32: ", pass float64 data", torch.float64: ""}  # what else helps
 
 
+ALPHA = 0.5  # what distances count beside features
+FIRM = 1e5  # units of energy, of which a marginal that costs more is as good as fixed
 KEPT = (math.inf, math.inf)
 
 
@@ -74,7 +76,7 @@ class Pair:
         device: torch.device | str | None = None,
         seed: int = 0,
         features: Any = None,
-        alpha: float = 0.5,
+        alpha: float = ALPHA,
         feature_cost: Any = None,
         reach: Any = None,
         mass: float | None = None,
@@ -97,10 +99,14 @@ class Pair:
             y.warn_if_far("Y", eps)
         weights = x.measure.weights, y.measure.weights
         if features is None:
+            if alpha != ALPHA or feature_cost is not None:
+                raise ValueError("alpha and feature_cost are those of features: pass features=(F, G) too.")
             fused = None
         else:
             fused = feature_cost_of(features, alpha, feature_cost, weights, scale is not None, seed)
-        return cls(x, y, eps, units, seed, fused, rho, most)
+        pair = cls(x, y, eps, units, seed, fused, rho, most)
+        left, right = (math.inf if one > FIRM * pair.energy_unit else one for one in rho)
+        return replace(pair, rho=(left, right))
 
     @property
     def relaxed(self) -> bool:

@@ -99,11 +99,14 @@ class Solution:
         phases = ", ".join(f"{name} {seconds:.2f} s" for name, seconds in stats.seconds.items())
         lines = [
             f"gromap.Solution: {n} x {m} points, {self._way()}",
-            f"  value           {self.value:.6g}   (GW {self.value_gw:.6g} + eps KL {self.value - self.value_gw:.6g})",
+            f"  value           {self.value:.6g}   ({self._terms()})",
             f"  epsilon         {self.epsilon:.3g}   (costs in units of {self.scale[0]:.4g} and {self.scale[1]:.4g})",
         ]
         if stats.explained is not None:
             lines.append("  embedding       {:.1%} and {:.1%} of the variance".format(*stats.explained))
+        if self.plan.wanted is not None:
+            shares = (f"{self.matched(side):.1%}".replace("%", " %") for side in (0, 1))
+            lines.append("  matched         {} of X and {} of Y".format(*shares))
         lines += [
             f"  marginal error  {self.plan.marginal_error:.2e}",
             f"  steps           {steps} outer, {inner} Sinkhorn" + (f"   ({phases})" if phases else ""),
@@ -113,6 +116,17 @@ class Solution:
             word = "minimum" if len(stats.minima) == 1 else "minima"
             lines.append(f"  search          {len(stats.minima)} {word}{gap}")
         return "\n".join([*lines, f"  status          {self.status.value}"])
+
+    def _terms(self) -> str:
+        """What the value is made of: "GW 0.012 + eps KL 0.003"."""
+        fused = self.alpha < 1
+        terms = [f"{self.alpha:g} GW {self.value_gw:.6g}" if fused else f"GW {self.value_gw:.6g}"]
+        if fused:
+            terms.append(f"{1 - self.alpha:g} features {self.value_features:.6g}")
+        if self.value_marginals:
+            terms.append(f"marginals {self.value_marginals:.6g}")
+        known = self.alpha * self.value_gw + (1 - self.alpha) * self.value_features + self.value_marginals
+        return " + ".join([*terms, f"eps KL {self.value - known:.6g}"])
 
     def _way(self) -> str:
         """What was chosen: "multiscale (1500, 15000 points), 11 % of tiles, triton on cuda:0"."""
@@ -154,6 +168,11 @@ class Solution:
     def kept_Y(self) -> Any:
         """The same of Y.  (M,)"""
         return self._kept(1)
+
+    def matched(self, side: int) -> float:
+        """The share of the mass of X (0) or of Y (1) at points that are matched: Σ min(kept, 1)."""
+        weights, kept = (self.plan.a, self.plan.b)[side], torch.as_tensor(self._kept(side))
+        return float((weights * kept.to(weights).clamp(max=1.0)).double().sum())
 
     def _kept(self, side: int) -> Any:
         weights = (self.plan.a, self.plan.b)[side]
@@ -229,10 +248,14 @@ class Solution:
             "f": state.f,
             "g": state.g,
         }
+        if plan.wanted is not None:
+            tensors |= dict(zip(("wanted_x", "wanted_y"), plan.wanted, strict=True))
         if self.sides is not None:
             tensors |= dict(zip(("side_x", "side_y"), map(_place, self.sides), strict=True))
         tensors |= {f"history.{name}": from_numpy(np.asarray(values)) for name, values in self.history.items()}
         facts = {"value": self.value, "value_gw": self.value_gw, "epsilon": self.epsilon, "scale": list(self.scale)}
+        facts |= {"value_features": self.value_features, "value_marginals": self.value_marginals}
+        facts |= {"alpha": self.alpha, "mass": self.mass, "most": list(self.most)}
         facts |= {"status": self.status.name, "numpy": plan.numpy, "stats": self.stats.facts()}
         return write(path, "solution", {name: t for name, t in tensors.items() if t is not None}, facts)
 
@@ -297,16 +320,20 @@ def _rebuild(tensors: dict[str, Tensor], facts: dict[str, Any]) -> Solution:
         for name, shape in (("gamma", (ANY, ANY)), ("f", (n,)), ("g", (m,)))
         if name in tensors
     }
-    scale = facts["scale"]
-    if not plain(scale, [0.0]) or len(scale) != 2 or not all(0 < unit < math.inf for unit in scale):
-        raise ValueError(f"its scale is {shown(scale)}, expected two numbers > 0")
+    usual = {"value_features": 0.0, "value_marginals": 0.0, "alpha": 1.0, "mass": 1.0}  # of older files
+    known = {name: stored.number(name, finite) if name in facts else value for name, value in usual.items()}
     return Solution(
         plan=plan,
         state=State(state.get("gamma"), state.get("f"), state.get("g")),
         value=stored.number("value", finite),
         value_gw=stored.number("value_gw", finite),
         epsilon=stored.positive("epsilon"),
-        scale=(float(scale[0]), float(scale[1])),
+        scale=_pair_of(facts["scale"], "scale"),
+        most=_pair_of(facts.get("most", [1.0, 1.0]), "most"),
+        value_features=known["value_features"],
+        value_marginals=known["value_marginals"],
+        alpha=known["alpha"],
+        mass=known["mass"],
         status=status,
         history=history,
         stats=stats,
@@ -314,12 +341,19 @@ def _rebuild(tensors: dict[str, Tensor], facts: dict[str, Any]) -> Solution:
     )
 
 
+def _pair_of(value: Any, name: str) -> tuple[float, float]:
+    if not plain(value, [0.0]) or len(value) != 2 or not all(0 < unit < math.inf for unit in value):
+        raise ValueError(f"its {name} is {shown(value)}, expected two numbers > 0")
+    return float(value[0]), float(value[1])
+
+
 def _unchecked_plan(stored: Stored) -> Plan:
     """The plan, whatever its numbers are; all extents and types fit."""
     given = Stored({name: torch.zeros_like(t) for name, t in stored.tensors.items()}, stored.facts)
     _plan(given)
     t = stored.tensors
-    return Plan(_score(t), t["u"], t["v"], t["a"], t["b"], stored.flag("numpy"))
+    wanted = (t["wanted_x"], t["wanted_y"]) if "wanted_x" in t else None
+    return Plan(_score(t), t["u"], t["v"], t["a"], t["b"], stored.flag("numpy"), wanted)
 
 
 def _plan(stored: Stored) -> Plan:
@@ -334,7 +368,10 @@ def _plan(stored: Stored) -> Plan:
     a, b = stored.floats("a", (n,), least=0.0), stored.floats("b", (m,), least=0.0)
     if len({t.dtype for t in (u, v, a, b, *parts.values())}) > 1:
         raise ValueError("its plan is in several precisions")
-    return Plan(_score(parts), u, v, a, b, stored.flag("numpy"))
+    wanted = None
+    if "wanted_x" in stored.tensors:
+        wanted = stored.floats("wanted_x", (n,)), stored.floats("wanted_y", (m,))
+    return Plan(_score(parts), u, v, a, b, stored.flag("numpy"), wanted)
 
 
 def _score(parts: dict[str, Tensor]) -> Score:

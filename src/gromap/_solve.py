@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from gromap._pair import EPSILON, Pair
+from gromap._pair import ALPHA, EPSILON, Pair
 from gromap._progress import Progress
 from gromap._solution import Interrupted, Solution, State
 from gromap.search.starts import as_start
@@ -28,7 +28,7 @@ def solve(
     dim: Any = "auto",
     init: Any = "auto",
     features: Any = None,
-    alpha: float = 0.5,
+    alpha: float = ALPHA,
     feature_cost: Any = None,
     reach: Any = None,
     mass: float | None = None,

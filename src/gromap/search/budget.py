@@ -233,5 +233,8 @@ class RelaxedBudget:
     kept: int = 6
     """Plans that go on alone until they settle."""
 
+    settled_steps: int = 20
+    """Outer steps of each of these at one temperature, at most."""
+
     same: float = 0.3
     """Mass in which two plans of which one goes on differ, at least."""

@@ -14,6 +14,7 @@ small clouds all plans of a batch are written down (dense_pair.py):
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -41,7 +42,8 @@ def relaxed_start(
     n, m = len(problem.a), len(problem.b)
     small = problem.coarser(*(k if k <= budget.whole else budget.cells for k in (n, m)))
     assert isinstance(small, RelaxedProblem)
-    pair, rough, best = DensePair(small, budget), loop.rough(), None
+    pair, best = DensePair(small, budget), None
+    rough = replace(loop.rough(), max_iter=budget.settled_steps, max_steps=4 * loop.sinkhorn.steps)
     floor = max(problem.eps, budget.floor * pair.heat)
     for plan in hunt(pair, floor, seed, starts):
         end = _annealed(small, small.moments_of(plan), ladder(2 * floor, problem.eps, 2.0), rough)

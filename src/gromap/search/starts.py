@@ -6,6 +6,7 @@
     N integers             PointMap         Γ = Σ_i a_i X_i Y_T(i)ᵀ
     (N, M) plan            GivenPlan        Γ = Σ_ij π_ij X_i Y_jᵀ, or the plan for primal solvers
     Solution, State        Continued        Γ and the potentials of an earlier solve
+    either, marginals free Moved            the plan, and potentials of an earlier solve
     "auto", Search(...)    Search           the lowest minimum of many starts (search.py)
 
 Γ is computed on all points; a solver with a pyramid then begins with it on the coarsest level.
@@ -223,6 +224,24 @@ class Continued:
         return Begin(problem.start(gamma, self.plan), duals, settled=True)
 
 
+@dataclass(frozen=True, eq=False)
+class Moved:
+    """A plan on all points, where marginals are not fixed: a linear map does not know what it
+    matches."""
+
+    plan: Plan
+    duals: Potentials | None = None  # in units of energy, of such a problem
+
+    on_all_points = True
+
+    def begin(self, problem: Problem, coarse: Problem, loop: Loop) -> Begin:
+        duals = problem.zero_potentials()
+        if self.duals is not None and not problem.dense:
+            f, g = self.duals.f / problem.eps, self.duals.g / problem.eps
+            duals = Potentials(f.to(problem.a), g.to(problem.b))
+        return Begin(problem.start(problem.a.new_zeros(0), self.plan), duals, settled=self.duals is not None)
+
+
 def as_start(init: Any, pair: Pair, method: str = "") -> Start:
     """The start that `init=` stands for.  method: the name of the solver that is to go on from
     it."""
@@ -234,7 +253,7 @@ def as_start(init: Any, pair: Pair, method: str = "") -> Start:
     if isinstance(init, Solution | State):
         return _of_solution(init, pair, method)
     if isinstance(init, Plan):
-        return GivenPlan(init)
+        return Moved(init) if pair.relaxed and init.shape == pair.shape else GivenPlan(init)
     return _of_array(_check.as_tensor(init, "init"), pair)
 
 
@@ -244,6 +263,8 @@ def _of_solution(init: Solution | State, pair: Pair, method: str) -> Start:
     if plan is None and state.is_empty:
         return Search()
     fits = plan is not None and plan.shape == pair.shape
+    if pair.relaxed:
+        return _of_relaxed(init, pair)
     if state.f is not None and state.g is not None and (len(state.f), len(state.g)) == pair.shape:
         return Continued(state, plan if fits else None)
     if isinstance(init, Solution) and fits:
@@ -251,6 +272,19 @@ def _of_solution(init: Solution | State, pair: Pair, method: str) -> Start:
     if state.gamma is None:
         raise ValueError("init is a solution without a linear map, between other points: it says nothing about these.")
     return LinearMap(state.gamma)
+
+
+def _of_relaxed(init: Solution | State, pair: Pair) -> Start:
+    """The same where marginals are not fixed."""
+    if isinstance(init, Solution) and init.plan.shape == pair.shape:
+        f, g = init.state.f, init.state.g
+        if init.plan.wanted is None or f is None or g is None:
+            return Moved(init.plan)
+        return Moved(init.plan, Potentials(f, g))
+    gamma = init.state.gamma if isinstance(init, Solution) else init.gamma
+    if gamma is None:
+        raise ValueError("init is a solution without a linear map, between other points: it says nothing about these.")
+    return LinearMap(gamma)
 
 
 def _of_array(given: Tensor, pair: Pair) -> Start:
@@ -270,7 +304,8 @@ def _of_array(given: Tensor, pair: Pair) -> Start:
             f"init is a plan with entries from {float(pi.min()):.3g} that sum to {float(pi.sum()):.3g}: "
             "masses are >= 0."
         )
-    return GivenPlan(_dense_plan(pi, a, b))
+    plan = _dense_plan(pi, a, b)
+    return Moved(plan) if pair.relaxed else GivenPlan(plan)
 
 
 def _is_plan(pi: Tensor, a: Tensor, b: Tensor) -> bool:

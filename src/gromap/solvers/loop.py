@@ -83,6 +83,8 @@ def alternate(
     inner, clock, events = options.sinkhorn.steps, time.perf_counter(), list[Event]()
     last, graph = np.array([np.inf]), graph or StepGraph()
     marginal_tol = options.sinkhorn.tol or (options.marginal_tol if options.adaptive else None)
+    if marginal_tol is not None:
+        marginal_tol = min(marginal_tol, problem.marginal_tol(options.tol))
     energy, quiet, noise = torch.tensor(torch.inf), 0, ROUNDING * torch.finfo(problem.a.dtype).eps * problem.eps
     damping = Damping(problem)
     needed = QUIET_STEPS if options.adaptive and len(problem.a) * len(problem.b) <= TIGHT_PAIRS else 1

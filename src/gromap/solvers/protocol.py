@@ -11,6 +11,7 @@ A new solver is one file: a frozen dataclass with these methods, and its line in
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -125,6 +126,10 @@ class Problem(ABC):
     def marginals(self, gamma: Any) -> Marginals:
         """What the transport problem of Γ asks of the marginals."""
         return self.fixed
+
+    def marginal_tol(self, tol: float) -> float:
+        """Misplaced mass that moves the energy by less than this, where marginals are not fixed."""
+        return math.inf
 
     def transport_value(self, gamma: Any, duals: Potentials, rows: Tensor) -> Tensor:
         """OT_ε(C_Γ) by its dual, with the row sums of π.  (...)"""

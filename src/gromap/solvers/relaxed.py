@@ -147,6 +147,9 @@ class RelaxedProblem(CntProblem):
         inner = float((score.q * plan.score.apply(plan.u, plan.v, score.k)).double().sum())
         return loss, plan.kl(inner)
 
+    def marginal_tol(self, tol: float) -> float:
+        return marginal_tol(self.rho, tol * self.unit)
+
     def marginal_value(self, gamma: Moments, plan: Plan) -> float:
         return marginal_cost(self.rho, plan) if self.most is None else 0.0
 
@@ -181,6 +184,12 @@ def marginals_of(
         return PartialMarginals(log_a, log_b, anchor, most)
     left, right = (eps / size if size > 0 else math.inf for size in rho)
     return SoftMarginals(log_a, log_b, anchor, (left, right))
+
+
+def marginal_tol(rho: tuple[float, float], tol: float) -> float:
+    """Misplaced mass e for which 10 ρ e², more than it adds to ρ KL, is less than this."""
+    size = max((one for one in rho if one < math.inf), default=0.0)
+    return math.sqrt(tol / (10 * size)) if size > 0 else math.inf
 
 
 def marginal_cost(rho: tuple[float, float], plan: Plan) -> float:

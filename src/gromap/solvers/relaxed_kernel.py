@@ -18,7 +18,7 @@ from gromap._plan import Plan
 from gromap._threads import all_threads
 from gromap.solvers.embedded import CntProblem, map_of_plan
 from gromap.solvers.protocol import Alternating
-from gromap.solvers.relaxed import embedded_problem, marginal_cost, marginals_of
+from gromap.solvers.relaxed import embedded_problem, marginal_cost, marginal_tol, marginals_of
 from gromap.transport import Dense, Score
 from gromap.transport.marginals import Marginals
 
@@ -94,6 +94,9 @@ class RelaxedKernelProblem(Alternating):
 
     def feature_value(self, plan: Plan) -> float:
         return 0.0 if self.pair.fused is None else self.pair.fused.mean(plan)
+
+    def marginal_tol(self, tol: float) -> float:
+        return marginal_tol(self.pair.rho, tol * self.unit)
 
     def marginal_value(self, gamma: Any, plan: Plan) -> float:
         return marginal_cost(self.pair.rho, plan) if self.pair.most is None else 0.0

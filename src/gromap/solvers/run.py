@@ -24,6 +24,7 @@ from gromap.solvers.embedded import map_of_plan
 from gromap.solvers.loop import state_of
 from gromap.solvers.protocol import Callback, Loop, Outcome, Problem, Solver, Start
 
+LITTLE = 0.05  # share of a side, of which it is better to tell if less is matched
 LOOSER = 2.0  # times the tolerance of Sinkhorn: rounding errors, and tiles left out, add to what it misplaces
 
 
@@ -94,6 +95,8 @@ def finish(problem: Problem, outcome: Outcome, numpy: bool = False) -> Plan:
     if to.fixed:
         return plan
     plan = problem.plan(score, f - plan.sums[0].sum().log(), g, numpy)
+    if not problem.relaxed:
+        return plan
     wanted = to.residual(torch.cat(plan.sums), torch.cat(plan.potentials))[1]
     return replace(plan, wanted=to.split(wanted))
 
@@ -118,7 +121,7 @@ def _solution(pair: Pair, solver: Solver, problem: Problem, outcome: Outcome, pl
     value = problem.alpha * loss + (1 - problem.alpha) * features + marginals + pair.eps * kl
     f, g = plan.potentials
     gamma = problem.matrix(outcome.gamma, plan).to(pair.dtype) if pair.is_embedded else None
-    return Solution(
+    solution = Solution(
         plan=plan,
         state=State(gamma) if problem.primal else State(gamma, pair.eps * f, pair.eps * g),
         value=value,
@@ -136,6 +139,13 @@ def _solution(pair: Pair, solver: Solver, problem: Problem, outcome: Outcome, pl
         sides=(pair.x.side(), pair.y.side()),
         find_gamma=None if pair.is_embedded else lambda: map_of_plan(plan, pair).to(pair.dtype),
     )
+    least = min(solution.matched(0), solution.matched(1)) if problem.relaxed and pair.most is None else 1.0
+    if least < LITTLE:
+        _check.warn(
+            f"{100 * least:.1f} % of a side are matched: where marginals cost little, one pair of points may be best. "
+            "Pass a larger reach, or mass=."
+        )
+    return solution
 
 
 def _history(events: list[Event]) -> dict[str, np.ndarray]:

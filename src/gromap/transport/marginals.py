@@ -121,9 +121,14 @@ class SoftMarginals(Marginals):
 def _soft_mean(d: Tensor, log: Tensor, kappa: float) -> Tensor:
     """-log Σ a exp(-κ d) / κ, and the mean for κ = 0; also where the marginal is free, since d is
     constant there.  (..., 1)"""
+    a, d = log.exp(), d.masked_fill(log == -torch.inf, 0.0)
+    mean = (a * d).sum(-1, keepdim=True)
     if kappa in (0.0, FREE):
-        return (log.exp() * d.masked_fill(log == -torch.inf, 0.0)).sum(-1, keepdim=True)
-    return -torch.logsumexp(log - kappa * d, -1, keepdim=True) / kappa
+        return mean
+    away = kappa * (mean - d)  # small ones keep their digits, whatever κ is
+    near = mean - torch.log1p((a * torch.expm1(away.clamp(-1.0, 1.0))).sum(-1, keepdim=True)) / kappa
+    far = -torch.logsumexp(log - kappa * d, -1, keepdim=True) / kappa
+    return torch.where(away.abs().amax(-1, keepdim=True) < 1, near, far)
 
 
 class PartialMarginals(Marginals):
