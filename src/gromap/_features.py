@@ -53,6 +53,10 @@ class FeatureCost:
         sides = zip(plan.sums, (self.rows, self.cols), strict=True)
         return self.inner(plan) + sum(float(p.double() @ r.double()) for p, r in sides)
 
+    def times(self, unit: float) -> FeatureCost:
+        """The same cost in another unit."""
+        return replace(self, rows=unit * self.rows, cols=unit * self.cols, left=unit * self.left)
+
     def sides(self) -> tuple[Tensor, Tensor]:
         """What cells average, exactly, since the cost is linear in it.  (N, K + 1), (M, K + 1)"""
         return torch.cat([self.left, self.rows[:, None]], 1), torch.cat([self.right, self.cols[:, None]], 1)

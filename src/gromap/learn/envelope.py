@@ -12,6 +12,12 @@ This is what autograd gives for the printed algorithms, worked out: W is dense f
 E + 2 for CntGW, and the costs of X enter exactly in both, tile by tile. (The printed Kernel-Proj
 differentiates features cut to D axes: at D = 50 it misses a quarter of the gradient of a Euclidean
 cost in the plane, where this misses 0.3 %.)
+
+Where marginals are not fixed, p = π 1 takes the place of a, and features are linear in π:
+
+    ∂/∂x_i     4 α Σ_k (p_i p_k c_ik - W_ik) ∂c(x_i, x_k)/∂x_i
+    ∂/∂F_i     2 (1 - α) (p_i F_i - Σ_j π_ij G_j)    for |F_i - G_j|²
+    ∂/∂a_i     -(ρ + ε) p_i / a_i; the potential of the whole linearized cost for ρ = inf
 """
 
 from __future__ import annotations
@@ -26,8 +32,10 @@ from gromap._plan import Plan
 from gromap._solution import Status
 from gromap._space import Space
 from gromap.geometry.cost_sums import cost_apply, cost_gradient
+from gromap.geometry.costs import as_cost
 from gromap.solvers.protocol import Loop, Outcome
 from gromap.solvers.run import finish, status_of
+from gromap.transport.sinkhorn import Potentials
 
 
 class SolvedPair(NamedTuple):
@@ -47,7 +55,7 @@ def solved(pair: Pair, problem: Any, outcome: Outcome, loop: Loop) -> SolvedPair
     plan = finish(problem, outcome)
     f, g = plan.potentials
     gamma, _ = problem.correlate(outcome.gamma, plan.score, plan.u, plan.v)
-    transport = problem.eps * (problem.a.double() @ f.double() + problem.b.double() @ g.double())
+    transport = problem.transport_value(outcome.gamma, Potentials(f, g), plan.sums[0])
     value, _ = problem.energy(outcome.gamma, gamma, transport)
     status = status_of(problem, outcome, plan, float(value), loop)
     return SolvedPair(pair, problem, plan, gamma, float(value), status)
@@ -61,18 +69,25 @@ class Sensitivity(NamedTuple):
     w: Any  # (N, N) -W, as a low-rank or dense score
     p: Tensor  # (N,)
     f: Tensor  # (N,) in units of the cost, squared
+    mass: Tensor  # (N,) that of the plan
+    slope: Tensor | None = None  # (N,) ∂/∂a, where it is known
 
     def __add__(self, other: Sensitivity) -> Sensitivity:  # type: ignore[override]
-        return Sensitivity(self.quartic + other.quartic, self.w + other.w, self.p + other.p, self.f + other.f)
+        sums = self.quartic + other.quartic, self.w + other.w, self.p + other.p, self.f + other.f
+        return Sensitivity(*sums, self.mass)
 
     def times(self, factor: float) -> Sensitivity:
-        return Sensitivity(factor * self.quartic, self.w * factor, factor * self.p, factor * self.f)
+        return Sensitivity(factor * self.quartic, self.w * factor, factor * self.p, factor * self.f, self.mass)
 
 
 def sensitivity(match: SolvedPair, side: int) -> Sensitivity:
     """The dependence of GW_ε on its first (0) or second (1) space."""
-    w, p = match.problem.gradient_terms(match.plan, side)
-    return Sensitivity(1.0, w, p, match.problem.eps * match.plan.potentials[side])
+    problem, plan = match.problem, match.plan
+    w, p = problem.gradient_terms(plan, side)
+    f = problem.eps * plan.potentials[side] + problem.feature_offsets(side)
+    slope = problem.weight_slope(match.gamma, plan, side)
+    mass = plan.sums[side] if slope is not None else (problem.a, problem.b)[side]
+    return Sensitivity(problem.alpha, w * problem.alpha, problem.alpha * p, f, mass, slope)
 
 
 def self_sensitivity(match: SolvedPair) -> Sensitivity:
@@ -87,7 +102,7 @@ def self_sensitivity(match: SolvedPair) -> Sensitivity:
 
 def point_gradient(space: Space, of: Sensitivity) -> Tensor:
     """∂/∂x_i  (N, d)"""
-    x, a = space.measure.points, space.measure.weights
+    x, a = space.measure.points, of.mass
     if space.cost.degree == 2:
         return 4 * _squared_norm_gradient(x, a, of.quartic, of.w)
     root = abs(of.quartic) ** 0.5  # those of a divergence have none
@@ -115,6 +130,24 @@ def _squared_norm_gradient(x: Tensor, a: Tensor, quartic: float, w: Any) -> Tens
 
 def weight_gradient(space: Space, of: Sensitivity) -> Tensor:
     """∂/∂a_i along directions that keep the total weight.  (N,)"""
+    if of.slope is not None:
+        return of.slope
     points = space.measure.points
     moved = cost_apply(space.cost, points, points, of.p.double()[:, None])[:, 0]
     return of.f.double() + 2 * of.quartic * space.moments.squares - 4 * moved
+
+
+def feature_gradient(match: SolvedPair, features: tuple[Any, Any], side: int, kind: Any) -> Tensor:
+    """∂/∂F or ∂/∂G of a value in the units of the features.  (N, K) or (M, K)"""
+    plan = match.plan if side == 0 else match.plan.T
+    mine, other = (z.to(plan.u).reshape(len(z), -1) for z in (features[side], features[1 - side]))
+    share, moved = 1 - match.problem.alpha, plan.score.apply(plan.u, plan.v, other)
+    if isinstance(kind, str) and kind == "factors":
+        gradient = share * moved
+    elif kind is None or as_cost(kind).degree == 2:
+        gradient = 2 * share * (plan.sums[0][:, None] * mine - moved)
+    else:
+        raise ValueError(
+            f"features have gradients for feature_cost='sqeuclidean' and 'factors', not for {kind!r}: detach them."
+        )
+    return gradient.reshape(features[side].shape)

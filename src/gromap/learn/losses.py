@@ -14,13 +14,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 
 from gromap import _check, _options
-from gromap._pair import LARGE, Pair, spaces_of
+from gromap._features import feature_cost_of
+from gromap._pair import ALPHA, LARGE, Pair, spaces_of
 from gromap._plan import Plan
 from gromap._solution import Status
 from gromap._space import Space
@@ -31,6 +32,7 @@ from gromap.geometry.indexed_costs import Indexed
 from gromap.learn.envelope import (
     Sensitivity,
     SolvedPair,
+    feature_gradient,
     point_gradient,
     self_sensitivity,
     sensitivity,
@@ -73,13 +75,17 @@ class GromovLoss(torch.nn.Module):
     cost, epsilon, init, seed: as in `gromap.solve`.
     scale: a fixed number by which costs are divided; None = taken as given. One that depends on the
     data would be no loss.
+    alpha, feature_cost, reach: as in `gromap.solve`, with debias=False. Features are given at each
+        call, count as they are, and have gradients too where their cost is "sqeuclidean" or
+        "factors".
     dim: as in `gromap.solve`; "auto" = 50, since gradients ask for more than a match.
     method: "kernel" is exact and takes O(N²) memory; "cnt" and "multiscale" cut Γ to `dim` axes and
         take O(N); "auto" is exact up to 1000 points, and always for squared Euclidean costs, where
         the features are the points. A solver object brings its own tolerances.
 
-    Called as `loss(X, Y, a=None, b=None)`: (N, d) and (M, e) tensors give a scalar; batches (B, N,
-    d) and (B, M, e) give (B,). A `Space` may stand for a fixed side. Weights are normalized to one.
+    Called as `loss(X, Y, a=None, b=None, features=None)`: (N, d) and (M, e) tensors give a scalar;
+    batches (B, N, d) and (B, M, e) give (B,). A `Space` may stand for a fixed side. Weights are
+    normalized to one.
 
     State: the module keeps the plans and the clouds of the last call, and starts from them if the
     sizes agree and the points moved by less than a quarter of their spread, as in a descent;
@@ -106,8 +112,14 @@ class GromovLoss(torch.nn.Module):
         dim: Any = "auto",
         init: Any = "auto",
         seed: int = 0,
+        alpha: float = ALPHA,
+        feature_cost: Any = None,
+        reach: Any = None,
     ):
         super().__init__()
+        if reach is not None and debias:
+            raise ValueError("SGW_ε needs fixed marginals: with reach= pass debias=False, which gives GW_ε itself.")
+        self.alpha, self.feature_cost, self.rho = _options.balance(alpha), feature_cost, _options.reach(reach)
         self.cost = tuple(as_cost(c) for c in _check.pair(cost))
         self.epsilon, self.debias, self.scale = _check.positive(epsilon, "epsilon"), debias, _fixed(scale)
         if isinstance(method, Solver):
@@ -129,11 +141,12 @@ class GromovLoss(torch.nn.Module):
     def extra_repr(self) -> str:
         return f"cost={self.cost}, epsilon={self.epsilon:g}, debias={self.debias}, method={self.method!r}"
 
-    def forward(self, X: Any, Y: Any, a: Any = None, b: Any = None) -> Tensor:
-        given = [(X, 2, "X"), (Y, 2, "Y"), (a, 1, "a"), (b, 1, "b")]
+    def forward(self, X: Any, Y: Any, a: Any = None, b: Any = None, features: Any = None) -> Tensor:
+        F, G = (None, None) if features is None else self._features(features)
+        given = [(X, 2, "X"), (Y, 2, "Y"), (a, 1, "a"), (b, 1, "b"), (F, 2, "F"), (G, 2, "G")]
         batches = {name: len(z) for z, one, name in given if _is_batch(z, one)}
         if not batches.keys() & {"X", "Y"}:
-            return self._value(X, Y, a, b, 0)
+            return self._value(X, Y, a, b, F, G, 0)
         if len(set(batches.values())) > 1 or 0 in batches.values():
             sizes = ", ".join(f"{size} of {name}" for name, size in batches.items())
             raise ValueError(
@@ -141,20 +154,28 @@ class GromovLoss(torch.nn.Module):
                 "once, without a batch axis."
             )
         items = (tuple(z[k] if _is_batch(z, one) else z for z, one, _ in given) for k in range(max(batches.values())))
-        return torch.stack([self._value(x, y, u, v, k) for k, (x, y, u, v) in enumerate(items)])
+        return torch.stack([self._value(*one, k) for k, one in enumerate(items)])
 
-    def _value(self, X: Any, Y: Any, a: Any, b: Any, item: int) -> Tensor:
+    def _features(self, features: Any) -> tuple[Any, Any]:
+        if self.debias:
+            raise ValueError("SGW_ε knows no features: with features= build the loss with debias=False, for GW_ε.")
+        if not isinstance(features, tuple | list) or len(cast("Any", features)) != 2:
+            raise ValueError("features are a pair (F, G): those of the points of X, and those of the points of Y.")
+        F, G = cast("tuple[Any, Any]", features)
+        return F, G
+
+    def _value(self, X: Any, Y: Any, a: Any, b: Any, F: Any, G: Any, item: int) -> Tensor:
         """One problem: a scalar that hangs in the graph of its inputs."""
         for Z, cost, name in ((X, self.cost[0], "X"), (Y, self.cost[1], "Y")):
             if isinstance(Z, Tensor) and not Z.is_floating_point() and not isinstance(cost, Indexed):
                 raise TypeError(
                     f"{name} holds {Z.dtype}, which carries no gradient: pass {name}.float() or {name}.double()."
                 )
-        asked = [isinstance(t, Tensor) and t.requires_grad and torch.is_grad_enabled() for t in (X, Y, a, b)]
+        asked = [isinstance(t, Tensor) and t.requires_grad and torch.is_grad_enabled() for t in (X, Y, a, b, F, G)]
         with torch.no_grad(), torch.autocast(_device(X, Y).type, enabled=False):
             x, y = spaces_of(X, Y, a, b, self.cost, axes(self.dim), None, self.seed)
             memory = self._memory.setdefault(item, _Memory())
-            value, depends_on = self._terms(x, y, memory)
+            value, depends_on = self._terms(x, y, memory, None if F is None else (F, G))
             known = [m.status for m in (memory.cross, memory.left, memory.right) if m is not None]
             self.status, self.plan = max(known, key=list(Status).index), memory.cross.plan if memory.cross else None
             inputs, gradients = list[Tensor](), list[Tensor]()
@@ -167,6 +188,11 @@ class GromovLoss(torch.nn.Module):
                 if depends and weights:
                     inputs.append(w)
                     gradients.append((_tangent(weight_gradient(space, depends), space, w) / self.unit**2).to(w))
+            for side, z in ((0, F), (1, G)):
+                if asked[4 + side]:
+                    assert memory.cross is not None
+                    inputs.append(z)
+                    gradients.append(feature_gradient(memory.cross, (F, G), side, self.feature_cost).to(z))
             result = torch.tensor(value / self.unit**2, dtype=x.dtype, device=x.device)
         return _Attach.apply(result, gradients, *inputs) if inputs else result  # type: ignore[return-value]
 
@@ -175,9 +201,17 @@ class GromovLoss(torch.nn.Module):
         """What costs are divided by."""
         return 1.0 if self.scale is None else self.scale
 
-    def _terms(self, x: Space, y: Space, memory: _Memory) -> tuple[float, Callable[[int], Sensitivity]]:
+    def _terms(
+        self, x: Space, y: Space, memory: _Memory, features: tuple[Any, Any] | None
+    ) -> tuple[float, Callable[[int], Sensitivity]]:
         """The value, in the units of the data, and how it depends on either side."""
-        pair = Pair(x, y, self.epsilon * self.unit**2, seed=self.seed)
+        unit, fused = self.unit**2, None
+        if features is not None:
+            weights = x.measure.weights, y.measure.weights
+            known = feature_cost_of(features, self.alpha, self.feature_cost, weights, False, self.seed)
+            fused = known.times(unit)
+        rho = (unit * self.rho[0], unit * self.rho[1])
+        pair = Pair(x, y, self.epsilon * unit, seed=self.seed, fused=fused, rho=rho)
         solver = _solver(self.method, pair)
         if memory.cross is None:
             solver.check(pair)
@@ -212,6 +246,10 @@ def gw_loss(
     dim: Any = "auto",
     init: Any = "auto",
     seed: int = 0,
+    features: Any = None,
+    alpha: float = ALPHA,
+    feature_cost: Any = None,
+    reach: Any = None,
 ) -> Tensor:
     """SGW_ε(α, β) >= 0, zero for isometric copies, or GW_ε(α, β) with debias=False: `GromovLoss`
     without a memory.
@@ -223,10 +261,16 @@ def gw_loss(
     >>> bool(gromap.gw_loss(X, X, epsilon=0.01, debias=False) > 1e-3)
     True
     """
-    loss = GromovLoss(
-        cost=cost, epsilon=epsilon, debias=debias, scale=scale, method=method, dim=dim, init=init, seed=seed
-    )
-    return loss(X, Y, a, b)
+    how: dict[str, Any] = {
+        "cost": cost,
+        "epsilon": epsilon,
+        "debias": debias,
+        "scale": scale,
+        "method": method,
+        "dim": dim,
+    }
+    how |= {"init": init, "seed": seed, "alpha": alpha, "feature_cost": feature_cost, "reach": reach}
+    return GromovLoss(**how)(X, Y, a, b, features)
 
 
 class _Attach(torch.autograd.Function):

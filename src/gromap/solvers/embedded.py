@@ -189,6 +189,11 @@ class CntProblem(Bilinear):
         sides = (self.a, self.fused.rows), (self.b, self.fused.cols)
         return (1 - self.alpha) * sum(float(w.double() @ z.double()) for w, z in sides)
 
+    def feature_offsets(self, side: int) -> Tensor | float:
+        if self.fused is None:
+            return 0.0
+        return (1 - self.alpha) * (self.fused.rows, self.fused.cols)[side]
+
     def norm2(self, gamma: Tensor) -> Tensor:
         return gamma.square().sum((-2, -1))
 
@@ -203,7 +208,7 @@ class CntProblem(Bilinear):
         other, norms = (self.y, self.y_norms) if side == 0 else (self.x, self.x_norms)
         plan = plan if side == 0 else plan.T
         moved = plan.score.apply(plan.u, plan.v, torch.cat([norms[:, None], other], 1))
-        p, z, a = moved[:, :1], moved[:, 1:], plan.a[:, None]
+        p, z, a = moved[:, :1], moved[:, 1:], (plan.sums[0] if self.relaxed else plan.a)[:, None]
         return LowRank(torch.cat([-p, -a, 2 * z], 1), torch.cat([a, p, z], 1)), p[:, 0]
 
     def evaluate(self, gamma: Map, plan: Plan) -> tuple[float, float]:

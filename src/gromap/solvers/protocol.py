@@ -143,6 +143,15 @@ class Problem(ABC):
         and (N,)"""
         raise TypeError(f"{type(self).__name__} has no gradients: use 'cnt', 'kernel' or 'multiscale'.")
 
+    def weight_slope(self, gamma: Any, plan: Plan, side: int) -> Tensor | None:
+        """∂/∂a or ∂/∂b up to a constant, where it is known from the plan; None where it takes sums
+        over costs (envelope.py).  (N,) or (M,)"""
+        return None
+
+    def feature_offsets(self, side: int) -> Tensor | float:
+        """What features cost on one side alone.  (N,) or (M,)"""
+        return 0.0
+
     @property
     def cost_error(self) -> tuple[float, float] | None:
         """Relative errors of the costs that were approximated by ones of low rank."""

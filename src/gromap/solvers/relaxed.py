@@ -147,6 +147,9 @@ class RelaxedProblem(CntProblem):
         inner = float((score.q * plan.score.apply(plan.u, plan.v, score.k)).double().sum())
         return loss, plan.kl(inner)
 
+    def weight_slope(self, gamma: Moments, plan: Plan, side: int) -> Tensor:
+        return weight_slope(self.marginals(gamma), self.rho[side], self.eps, plan, side)
+
     def marginal_tol(self, tol: float) -> float:
         return marginal_tol(self.rho, tol * self.unit)
 
@@ -184,6 +187,15 @@ def marginals_of(
         return PartialMarginals(log_a, log_b, anchor, most)
     left, right = (eps / size if size > 0 else math.inf for size in rho)
     return SoftMarginals(log_a, log_b, anchor, (left, right))
+
+
+def weight_slope(to: Marginals, rho: float, eps: float, plan: Plan, side: int) -> Tensor:
+    """∂/∂a up to a constant; for a fixed marginal the potential of the whole linearized cost."""
+    if rho == math.inf:
+        assert isinstance(to, SoftMarginals)
+        return eps * (plan.potentials[side] - to.split(to.anchor)[side])
+    weights = (plan.a, plan.b)[side]
+    return -(rho + eps) * plan.sums[side] / weights.clamp(min=1e-300 if weights.dtype == torch.float64 else 1e-30)
 
 
 def marginal_tol(rho: tuple[float, float], tol: float) -> float:

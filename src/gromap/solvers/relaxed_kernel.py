@@ -18,7 +18,7 @@ from gromap._plan import Plan
 from gromap._threads import all_threads
 from gromap.solvers.embedded import CntProblem, map_of_plan
 from gromap.solvers.protocol import Alternating
-from gromap.solvers.relaxed import embedded_problem, marginal_cost, marginal_tol, marginals_of
+from gromap.solvers.relaxed import embedded_problem, marginal_cost, marginal_tol, marginals_of, weight_slope
 from gromap.transport import Dense, Score
 from gromap.transport.marginals import Marginals
 
@@ -94,6 +94,14 @@ class RelaxedKernelProblem(Alternating):
 
     def feature_value(self, plan: Plan) -> float:
         return 0.0 if self.pair.fused is None else self.pair.fused.mean(plan)
+
+    def gradient_terms(self, plan: Plan, side: int) -> tuple[Dense, Tensor]:
+        """-W = -π C_Y πᵀ, dense; the weights need no more."""
+        cost, pi = (self.cy, plan.matrix()) if side == 0 else (self.cx, plan.matrix().mT)
+        return Dense(-(pi @ cost @ pi.mT)), torch.zeros_like(plan.sums[side])
+
+    def weight_slope(self, gamma: Coupled, plan: Plan, side: int) -> Tensor:
+        return weight_slope(self.marginals(gamma), self.pair.rho[side], self.eps, plan, side)
 
     def marginal_tol(self, tol: float) -> float:
         return marginal_tol(self.pair.rho, tol * self.unit)
