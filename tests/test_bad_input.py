@@ -21,7 +21,23 @@ def spoil(x, value):
 
 MATRIX = np.abs(np.subtract.outer(np.arange(5.0), np.arange(5.0)))
 
+PAIR = X[:, 0], Y[:, 0]
 CASES = {
+    "a reach below zero": (lambda: solve(X, Y, reach=-0.1), "reach must be a number >= 0"),
+    "a reach of NaN": (lambda: solve(X, Y, reach=(None, np.nan)), "reach must be a number >= 0.*nan"),
+    "three reaches": (lambda: solve(X, Y, reach=(1, 2, 3)), "a pair for X and for Y, got 3"),
+    "a mass of zero": (lambda: solve(X, Y, mass=0), "mass is the share of the lighter side.*got 0"),
+    "a mass above one": (lambda: solve(X, Y, mass=1.2), "mass is the share.*to 1, got 1.2"),
+    "mass with reach": (lambda: solve(X, Y, mass=0.5, reach=0.1), "reach and mass both"),
+    "features of the wrong length": (lambda: solve(X, Y, features=(X, X)), "the features of Y.*9 of them.*12, 3"),
+    "features of NaN": (lambda: solve(X, Y, features=(PAIR[0] * np.nan, PAIR[1])), r"features\[0\] has NaN"),
+    "constant features": (lambda: solve(X, Y, features=(np.ones(12), np.ones(9))), "all features are equal"),
+    "features of one side": (lambda: solve(X, Y, features=(PAIR[0], None)), "missing on one side"),
+    "features that do not compare": (lambda: solve(X, Y, features=(X, Y)), "3 columns, and those of Y 2"),
+    "features that are no pair": (lambda: solve(X, Y, features=X), "features are a pair"),
+    "alpha above one": (lambda: solve(X, Y, features=PAIR, alpha=1.5), "from 0 to 1, got 1.5"),
+    "alpha without features": (lambda: solve(X, Y, alpha=0.3), "pass features="),
+    "reach for a method without": (lambda: solve(X, Y, reach=0.1, method="entropic"), "knows no features= and neither"),
     "NaN points": (lambda: solve(spoil(X, np.nan), Y), "X has NaN or infinite values in 1 row.*row 3"),
     "inf points": (lambda: solve(X, spoil(Y, np.inf)), "Y has NaN or infinite"),
     "NaN weights": (lambda: solve(X, Y, a=np.full(12, np.nan)), "a has NaN"),

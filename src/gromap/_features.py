@@ -85,7 +85,7 @@ def feature_cost_of(
     like = weights[0]
     if (kind is None and all(_is_labels(z) for z in given)) or (isinstance(kind, str) and kind == "labels"):
         return _labels(given, number, like)
-    tensors = [_check.tensor(z, f"the features of {name}", like.device) for z, name in zip(given, "XY", strict=True)]
+    tensors = [_check.tensor(z, f"features[{k}]", like.device) for k, z in enumerate(given)]
     f, g = (z.reshape(len(z), -1).to(like) for z in tensors)
     if f.shape[1] != g.shape[1]:
         raise ValueError(

@@ -103,8 +103,8 @@ class Space:
             points = _check.in_range(points, self.cost.degree, name)
         check_cost(self.cost, points, name)
         like = torch.empty(0, dtype=dtype, device=points.device)
-        self.total = None if a is None else float(_check.as_tensor(a, "a").double().sum())  # of the weights as given
         self.measure = Measure(points, _check.weights(a, len(points), "b" if name == "Y" else "a", name, like))
+        self.total = None if a is None else float(_check.as_tensor(a, "a").double().sum())  # of the weights as given
         self.dim, self.axes_given = _check.dimension(dim, len(points), name), not _check.is_auto(dim)
         if isinstance(embedding, str):
             _check.choice(embedding, ["auto"], "embedding")

@@ -140,7 +140,7 @@ def weight_gradient(space: Space, of: Sensitivity) -> Tensor:
 def feature_gradient(match: SolvedPair, features: tuple[Any, Any], side: int, kind: Any) -> Tensor:
     """∂/∂F or ∂/∂G of a value in the units of the features.  (N, K) or (M, K)"""
     plan = match.plan if side == 0 else match.plan.T
-    mine, other = (z.to(plan.u).reshape(len(z), -1) for z in (features[side], features[1 - side]))
+    mine, other = (torch.as_tensor(z).to(plan.u).reshape(len(z), -1) for z in (features[side], features[1 - side]))
     share, moved = 1 - match.problem.alpha, plan.score.apply(plan.u, plan.v, other)
     if isinstance(kind, str) and kind == "factors":
         gradient = share * moved

@@ -142,8 +142,15 @@ class GromovLoss(torch.nn.Module):
         return f"cost={self.cost}, epsilon={self.epsilon:g}, debias={self.debias}, method={self.method!r}"
 
     def forward(self, X: Any, Y: Any, a: Any = None, b: Any = None, features: Any = None) -> Tensor:
-        F, G = (None, None) if features is None else self._features(features)
-        given = [(X, 2, "X"), (Y, 2, "Y"), (a, 1, "a"), (b, 1, "b"), (F, 2, "F"), (G, 2, "G")]
+        F, G = self._features(features)
+        given: list[tuple[Any, int, str]] = [
+            (X, 2, "X"),
+            (Y, 2, "Y"),
+            (a, 1, "a"),
+            (b, 1, "b"),
+            (F, 2, "F"),
+            (G, 2, "G"),
+        ]
         batches = {name: len(z) for z, one, name in given if _is_batch(z, one)}
         if not batches.keys() & {"X", "Y"}:
             return self._value(X, Y, a, b, F, G, 0)
@@ -154,14 +161,18 @@ class GromovLoss(torch.nn.Module):
                 "once, without a batch axis."
             )
         items = (tuple(z[k] if _is_batch(z, one) else z for z, one, _ in given) for k in range(max(batches.values())))
-        return torch.stack([self._value(*one, k) for k, one in enumerate(items)])
+        return torch.stack([self._value(*one, item=k) for k, one in enumerate(items)])
 
     def _features(self, features: Any) -> tuple[Any, Any]:
+        if features is None:
+            return None, None
         if self.debias:
             raise ValueError("SGW_ε knows no features: with features= build the loss with debias=False, for GW_ε.")
         if not isinstance(features, tuple | list) or len(cast("Any", features)) != 2:
             raise ValueError("features are a pair (F, G): those of the points of X, and those of the points of Y.")
         F, G = cast("tuple[Any, Any]", features)
+        if F is None or G is None:
+            raise ValueError("features are missing on one side: both X and Y need them.")
         return F, G
 
     def _value(self, X: Any, Y: Any, a: Any, b: Any, F: Any, G: Any, item: int) -> Tensor:
@@ -188,7 +199,7 @@ class GromovLoss(torch.nn.Module):
                 if depends and weights:
                     inputs.append(w)
                     gradients.append((_tangent(weight_gradient(space, depends), space, w) / self.unit**2).to(w))
-            for side, z in ((0, F), (1, G)):
+            for side, z in enumerate(cast("tuple[Any, Any]", (F, G))):
                 if asked[4 + side]:
                     assert memory.cross is not None
                     inputs.append(z)

@@ -105,6 +105,7 @@ def alternate(
             rounding = options.tol * min(problem.unit, SMALL_ENERGY * abs(float(last[0])))
             if damping.refuses(float(known[0]), float(moved[0]), float(last[0]), rounding):
                 gamma, duals = damping.shorter()
+                marginal_tol, inner = _closer(marginal_tol, inner, options)
                 continue
             event = Event(
                 stage="solve",
@@ -131,14 +132,8 @@ def alternate(
                 break
             if options.adaptive and not feasible and (settled or bool((known > last).any())):
                 inner = min(2 * inner, options.max_steps)
-            if (
-                problem.relaxed
-                and marginal_tol
-                and feasible
-                and not settled
-                and bool((np.abs(moved) <= energy_tol).all())
-            ):
-                marginal_tol, inner = marginal_tol / 2, min(2 * inner, options.max_steps)  # for an energy that settles
+            if problem.relaxed and feasible and not settled and bool((np.abs(moved) <= energy_tol).all()):
+                marginal_tol, inner = _closer(marginal_tol, inner, options)
             last = known
             gamma = damping.step(gamma, new, duals)  # 8
         if options.adaptive and status == Status.CONVERGED:
@@ -184,6 +179,13 @@ def _status(
     if len(events) >= options.max_iter:
         return Status.OSCILLATES if _oscillates(events, options, energy_tol) else Status.MAX_ITER
     return None
+
+
+def _closer(marginal_tol: float | None, inner: int, options: Loop) -> tuple[float | None, int]:
+    """Half the tolerance of Sinkhorn, and more steps, to tell energies apart."""
+    if marginal_tol is None:
+        return None, inner
+    return max(marginal_tol / 2, STILL * options.marginal_tol), min(2 * inner, options.max_steps)
 
 
 def _leaves(events: list[Event], energy_tol: float) -> bool:
