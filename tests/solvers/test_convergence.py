@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 
-from gromap import CntGW, EntropicGW, KernelGW, Loop, LowRankCostGW, Sinkhorn, Solution, Space, solve
+from gromap import CntGW, EntropicGW, Exponential, KernelGW, Loop, LowRankCostGW, Sinkhorn, Solution, Space, solve
 from gromap._plan import round_to
 from gromap.datasets import humans
 from gromap.solvers import loop
@@ -139,3 +139,17 @@ def test_a_loop_does_not_end_on_the_slope_of_a_saddle(monkeypatch):
     assert value(tiny) == pytest.approx(best, rel=2e-3)
     monkeypatch.setattr(loop, "_leaves", lambda *_: False)
     assert value(tiny) > 1.02 * best
+
+
+@pytest.mark.parametrize("method", ["entropic", "lowrank-cost", "dual", "kernel", "cnt"])
+def test_no_solver_takes_a_first_quiet_step_for_an_end(method):
+    """Solvers with a fixed number of Sinkhorn steps stopped at the product of the weights: 4.56,
+    of which a solve that was started there said 3.23."""
+    x = np.array([[0.2, -0.1, 0.7], [1.1, 2.0, 1.1]])
+    y = np.array([[-1.8, 1.2], [2.5, 0.3], [2.8, 1.3], [0.4, 1.1], [-0.1, 0.0], [-2.5, 0.4]])
+    a, b = [1.09, 1.05], [0.86, 0.91, 0.93, 0.73, 0.94, 0.95]
+    options = {"cost": Exponential(1.0), "epsilon": 1.0, "method": method, "max_iter": 200}
+    sol = solve(x, y, a, b, init="zero", **options)
+    assert sol.converged
+    assert sol.value == pytest.approx(3.2333, rel=1e-3)
+    assert solve(x, y, a, b, init=sol, **options).value == pytest.approx(sol.value, rel=1e-3)

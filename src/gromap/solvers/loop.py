@@ -87,7 +87,8 @@ def alternate(
         marginal_tol = min(marginal_tol, problem.marginal_tol(options.tol))
     energy, quiet, noise = torch.tensor(torch.inf), 0, ROUNDING * torch.finfo(problem.a.dtype).eps * problem.eps
     damping = Damping(problem)
-    needed = QUIET_STEPS if options.adaptive and len(problem.a) * len(problem.b) <= TIGHT_PAIRS else 1
+    few = duals.f.ndim == 1 and len(problem.a) * len(problem.b) <= TIGHT_PAIRS  # a batch of starts is only compared
+    needed = QUIET_STEPS if few else 1
     try:
         while True:  # 3, until `_status` says how it ends
             score = problem.score(gamma)  # 4
