@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import gromap
-from gromap import Space, barycenter, gradient_flow, gw_loss, landscape, solve
+from gromap import Search, Space, barycenter, gradient_flow, gw_loss, landscape, solve
 
 X, Y = np.random.default_rng(0).normal(size=(12, 3)), np.random.default_rng(1).normal(size=(9, 2))
 QUICK = {"epsilon": 0.1, "steps": 1}
@@ -87,6 +87,12 @@ COUNTS = {
     "momentum 1": (lambda: average(momentum=1), "momentum must be a number >= 0 and < 1, got 1"),
     "tol, a word": (lambda: average(tol="small"), "tol must be a number >= 0 and < 1, got 'small'"),
     "landscape starts": (lambda: landscape(X, Y, starts=2.5), "starts must be an integer >= 1, got 2.5"),
+    "search starts -1": (lambda: Search(starts=-1), "starts must be an integer >= 0, got -1"),
+    "search starts 2.5": (lambda: Search(starts=2.5), "starts must be an integer >= 0, got 2.5"),
+    "search starts 16.0": (lambda: Search(starts=16.0), "starts must be an integer >= 0, got 16.0"),
+    "search starts NaN": (lambda: Search(starts=np.nan), "starts must be an integer >= 0, got nan"),
+    "search starts true": (lambda: Search(starts=True), "starts must be an integer >= 0, got True"),
+    "search starts, a word": (lambda: Search(starts="many"), "starts must be an integer >= 0, got 'many'"),
     "landscape points": (lambda: landscape(X, Y, points=0), "points must be an integer >= 2, got 0"),
     "max_iter true": (lambda: solve(X, Y, max_iter=True), "max_iter must be an integer >= 1, got True"),
 }
@@ -97,6 +103,12 @@ def test_counts(case):
     call, message = COUNTS[case]
     with pytest.raises((ValueError, TypeError), match=message):
         call()
+
+
+def test_a_search_counts_its_starts_in_integers_of_numpy_too():
+    few = [solve(X, Y, epsilon=0.1, init=Search(starts=kind(3))).value for kind in (int, np.int64)]
+    assert few[0] == few[1]
+    assert solve(X, Y, epsilon=0.1, init=Search(starts=0)).converged
 
 
 def test_barycenters_of_what_is_given():

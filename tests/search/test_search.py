@@ -294,7 +294,7 @@ CASES = {
     "no landmarks": (lambda x: landmarks(np.zeros((0, 2), int)), r"\(k, 2\) integer indices"),
     "landmark weights": (lambda x: landmarks([[0, 1]], [-1.0]), "as many weights > 0"),
     "no starts": (lambda x: landscape(x, x, starts=0), "starts must be an integer >= 1, got 0"),
-    "negative starts": (lambda x: Search(starts=-1), "starts >= 0"),
+    "negative starts": (lambda x: Search(starts=-1), "starts must be an integer >= 0, got -1"),
     "wrong gamma": (lambda x: solve(x, x, dim=3, init=np.ones((3, 4))), "linear map of shape"),
     "map out of range": (lambda x: solve(x, x, init=np.full(40, 77)), "to point 77 of Y"),
 }

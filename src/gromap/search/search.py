@@ -30,7 +30,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from gromap import _check
+from gromap import _check, _options
 from gromap._solution import Interrupted, State
 from gromap.geometry.measure import own_generator
 from gromap.search.anneal import Cooled, SmallPair
@@ -76,8 +76,7 @@ class Search:
     on_all_points = False
 
     def __post_init__(self) -> None:
-        if self.starts < 0:
-            raise ValueError(f"Search needs starts >= 0, got {self.starts}.")
+        _options.whole(self.starts, "starts", 0)
 
     def begin(self, problem: Problem, coarse: Problem, loop: Loop) -> Begin:
         seed = problem.pair.seed if problem.pair is not None else 0
