@@ -9,6 +9,7 @@ import torch
 
 import gromap
 from gromap import CntGW, Interrupted, Loop, Multiscale, Sinkhorn, solve
+from gromap._pair import Pair
 from gromap.search.anneal import SmallPair
 from gromap.solvers import embedded, loop
 from tests.conftest import cloud
@@ -107,6 +108,33 @@ def test_what_does_not_fit_is_refused_before_it_starts(monkeypatch):
         solve(x, y)
     with pytest.raises(MemoryError, match=r"KernelGW on 3000 x 280.*method='cnt'"):
         solve(surface(3000, 0), y, method="kernel")
+
+
+def test_a_barycenter_that_does_not_fit_is_refused_before_any_point_is_made(monkeypatch):
+    shapes = [surface(30, 0), surface(25, 1)]
+    for points in (10**12, 10**30):
+        with pytest.raises(MemoryError, match=rf"a barycenter of {points} points needs about .* are free: take fewer"):
+            gromap.barycenter(shapes, points=points)
+    monkeypatch.setattr(gromap._check, "free_memory", lambda device: 1 << 30)
+    monkeypatch.setattr("gromap.learn.barycenter._drawn", lambda *_: pytest.fail("it was begun"))
+    for options in ({"points": 20_000, "method": "kernel"}, {"points": 1_000_000}, {"init": surface(300_000, 2)}):
+        with pytest.raises(MemoryError, match=r"a barycenter of \d+ points needs about [\d.]+ GiB and 1.0.*batch="):
+            gromap.barycenter(shapes, **options)
+    monkeypatch.undo()
+    assert gromap.barycenter(shapes, points=40, steps=1, epsilon=0.1).points.shape == (40, 3)
+
+
+@pytest.mark.parametrize("method", ["auto", "kernel", "cnt", "multiscale"])
+@pytest.mark.parametrize("cost", ["euclidean", "sqeuclidean", gromap.Gaussian(1.5)])
+def test_a_loss_knows_what_it_will_take_from_few_points(method, cost):
+    x, y = (torch.from_numpy(surface(n, n)) for n in (1200, 900))
+    loss = gromap.GromovLoss(method=method, cost=cost, dim=(12, "auto"))
+    spaces = [gromap.Space(z, cost=cost, dim=d) for z, d in ((x, 12), (y, 50))]
+    solver = {"cnt": CntGW(), "multiscale": Multiscale()}.get(method, gromap.KernelGW())
+    if method == "auto":  # which is exact up to 1000 points
+        solver = CntGW()
+    wanted = max(solver.memory(Pair(s, t, 1.0)) for s in spaces for t in spaces)
+    assert loss.memory(x[:50], y[:50], 1200, 900) == wanted
 
 
 FAILURES = {

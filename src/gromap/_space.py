@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -108,8 +109,7 @@ class Space:
         self.dim, self.axes_given = _check.dimension(dim, len(points), name), not _check.is_auto(dim)
         if isinstance(embedding, str):
             _check.choice(embedding, ["auto"], "embedding")
-            n = len(points)
-            embedding = KernelPCA() if n <= KERNEL_PCA_POINTS else Nystrom(refine=1 if n <= REFINED_POINTS else 0)
+            embedding = _method_for(len(points))
         self.method = embedding
 
     @classmethod
@@ -177,6 +177,17 @@ class Space:
         space = cls(made.points.astype(points.dtype), weights, dim=dim, seed=seed, device=device, name=name)
         space.mesh_embedding, space.vertices = made, torch.as_tensor(points, device=space.device)
         return space
+
+    def stand_in(self, n: int, dim: Any) -> Space:
+        """So many points of this unit that take no memory, all of them the first one: to ask what a
+        solve of them would take."""
+        other = copy(self)
+        other.extent, other.scale = self.extent, self.scale
+        vars(other).pop("embedding", None)
+        points, weights = self.measure.points, self.measure.weights
+        other.measure = Measure(points[:1].expand(n, -1), weights[:1].expand(n))
+        other.dim, other.method = _check.dimension(dim, n, self.name), _method_for(n)
+        return other
 
     def __len__(self) -> int:
         return len(self.measure)
@@ -351,3 +362,8 @@ class Space:
 
     def _out(self, x: Tensor) -> Any:
         return _check.to_array(x.to(self.dtype), self.numpy)
+
+
+def _method_for(n: int) -> Method:
+    """What `embedding="auto"` is for so many points."""
+    return KernelPCA() if n <= KERNEL_PCA_POINTS else Nystrom(refine=1 if n <= REFINED_POINTS else 0)

@@ -17,6 +17,7 @@ from gromap.learn.flows import Flow, FlowOptions, descend
 from gromap.learn.losses import GromovLoss
 from gromap.solvers.protocol import Callback, Solver
 
+FLOW_CLOUDS = 10  # of all points that a flow holds, beside its frames
 LossFrom = Callable[[Any], GromovLoss]  # a loss whose first match begins at a given start
 
 
@@ -48,7 +49,7 @@ def barycenter(
     the lowest match to each shape, "nearest" starts from nearest points, for shapes that lie in one
     pose.  batch: work on parts of so many points, one part per step; parts are drawn once and
     matched consistently, so that each continues from its last visit.  Ctrl-C is as in
-    `gradient_flow`.
+    `gradient_flow`.  More points than fit in memory are refused before anything is made.
 
     >>> import numpy as np, gromap
     >>> x = np.random.default_rng(0).random((15, 2))
@@ -68,29 +69,26 @@ def barycenter(
         raise ValueError(f"{len(clouds)} shapes need as many weights >= 0, not all zero, got {tolist(share)}.")
     share = share / share.max()  # of which the sum is finite
     share = share / share.sum()
-    generator = own_generator(seed)
-    if init is None:
-        model = clouds[int(share.argmax())]
-        count = len(model) if points is None else _options.whole(points, "points", 2)
-        pick = torch.randperm(len(model), generator=generator)
-        start = model[pick[torch.arange(count) % len(model)].to(model.device)]
-        start = start + 1e-3 * (model - model.mean(0)).std() * torch.randn(start.shape, generator=generator).to(start)
-    else:
-        start = _check.points(init, "init")
-    axes = {z.shape[1] for z in (start, *clouds)}
+    retract, whole = as_cost(_check.pair(cost)[0]).retract, batch is None
+    options = FlowOptions(steps, step, momentum, whole, tol, frames, callback, retract, whole)
+    generator, model = own_generator(seed), clouds[int(share.argmax())] if init is None else _check.points(init, "init")
+    size = len(model) if points is None or init is not None else _options.whole(points, "points", 2)
+    axes = {z.shape[1] for z in (model, *clouds)}
     if _check.choice(match, ["auto", "nearest"], "match") == "nearest" and len(axes) > 1:
         raise ValueError(
             "match='nearest' needs shapes in one space, init= too, with as many coordinates each: use match='auto'."
         )
-    fewest = min(map(len, (start, *clouds)))
-    count = 1 if batch is None else max(1, min(-(-len(start) // batch), fewest // 2))  # of two points or more
-    parts = [p.to(start.device) for p in torch.randperm(len(start), generator=generator).tensor_split(count)]
+    fewest = min(size, *map(len, clouds))
+    count = 1 if batch is None else max(1, min(-(-size // batch), fewest // 2))  # of two points or more
 
     def loss(init: Any) -> GromovLoss:
         return GromovLoss(cost=cost, epsilon=epsilon, scale=scale, method=method, dim=dim, init=init, seed=seed)
 
-    pairs = zip(clouds, tolist(share), strict=True)
-    terms = [(w, _Term(parts, cloud.to(start), generator, loss, match)) for cloud, w in pairs if w > 0]
+    pairs = [(cloud, w) for cloud, w in zip(clouds, tolist(share), strict=True) if w > 0]
+    _check_memory(size, count, retract(model), [cloud for cloud, _ in pairs], loss("auto"), options)
+    start = retract(_drawn(model, size, generator) if init is None else model)
+    parts = [p.to(start.device) for p in torch.randperm(len(start), generator=generator).tensor_split(count)]
+    terms = [(w, _Term(parts, cloud.to(start), generator, loss, match)) for cloud, w in pairs]
     turns = itertools.cycle(range(count))
 
     def objective(z: Tensor) -> tuple[float, Tensor]:
@@ -98,10 +96,27 @@ def barycenter(
         value = torch.stack([w * term(z, k) for w, term in terms]).sum()
         return float(value.detach()), torch.autograd.grad(value, z)[0] * (len(parts[k]) / len(z))
 
-    retract, whole = as_cost(_check.pair(cost)[0]).retract, batch is None
-    start, mass = retract(start), torch.full_like(start[:, 0], 1 / len(start))
-    options = FlowOptions(steps, step, momentum, whole, tol, frames, callback, retract, whole)
-    return descend(start, mass, objective, options, numpy, None)
+    return descend(start, torch.full_like(start[:, 0], 1 / len(start)), objective, options, numpy, None)
+
+
+def _drawn(model: Tensor, size: int, generator: torch.Generator) -> Tensor:
+    """So many points of a cloud, in random order, each a little beside its place."""
+    pick = torch.randperm(len(model), generator=generator)
+    start = model[pick[torch.arange(size) % len(model)].to(model.device)]
+    return start + 1e-3 * (model - model.mean(0)).std() * torch.randn(start.shape, generator=generator).to(start)
+
+
+def _check_memory(
+    size: int, parts: int, model: Tensor, clouds: list[Tensor], loss: GromovLoss, options: FlowOptions
+) -> None:
+    """Refuse so many points like those of the model, before any is there: the clouds of the flow,
+    and then each match with a shape, in so many parts."""
+    copies = FLOW_CLOUDS + 2 * min(options.steps + 1, 2 * options.frames)  # frames are stacked in the end
+    flow, what = size * model[0].nbytes * copies, f"a barycenter of {size} points"
+    _check.memory(flow, model.device, what, "take fewer points.")
+    part = -(-size // parts)
+    needed = max(loss.memory(model, cloud.to(model), part, -(-len(cloud) // parts)) for cloud in clouds)
+    _check.memory(flow + needed, model.device, what, "take fewer points, or a batch= of points to match at a time.")
 
 
 class _Term:

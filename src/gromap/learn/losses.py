@@ -53,6 +53,7 @@ LOOPS = {  # gradients ask for more than a match; in float32 marginals do not co
 }
 EXACT_POINTS = 1000  # up to which "auto" is exact
 LOSS_AXES = 50  # of the embedding, where there is one
+FEW_POINTS = 100  # that show what an estimate of memory asks of a cloud
 SAME_CLOUD = 0.25  # in units of its spread: a cloud that moved farther is another cloud, and starts anew
 
 
@@ -174,6 +175,15 @@ class GromovLoss(torch.nn.Module):
         if F is None or G is None:
             raise ValueError("features are missing on one side: both X and Y need them.")
         return F, G
+
+    def memory(self, X: Tensor, Y: Tensor, n: int, m: int) -> int:
+        """Bytes that a call takes at most, about, between n points like those of X and m like those
+        of Y, which may be few: nothing of these sizes is made."""
+        sides = zip((X, Y), self.cost, axes(self.dim), (n, m), "XY", strict=True)
+        x, y = (Space(z[:FEW_POINTS], cost=c, name=name).stand_in(k, d) for z, c, d, k, name in sides)
+        pairs = [Pair(s, t, s.scale * t.scale) for s, t in ((x, y), *([(x, x), (y, y)] if self.debias else []))]
+        solver = _solver(self.method, pairs[0])
+        return max(map(solver.memory, pairs))
 
     def _value(self, X: Any, Y: Any, a: Any, b: Any, F: Any, G: Any, item: int) -> Tensor:
         """One problem: a scalar that hangs in the graph of its inputs."""
