@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gromap
+from gromap.solvers import METHODS
 from tests.conftest import rotation
 from tests.fuzz.effort import tally, tries
 from tests.fuzz.problems import COSTS, HOMOGENEOUS, Problem, problems
@@ -17,12 +18,17 @@ DETERMINED = ("cnt", "kernel", "entropic", "proximal", "proximal-kernel", "dual"
 TOL = 2e-3  # of the energy, or of a unit of it: what two runs that converged may differ by
 
 
-def alike(problem: Problem, other: Problem, times: float = 1.0) -> tuple[gromap.Solution, gromap.Solution] | None:
-    """Both solutions, whose values agree; None where one is unfinished."""
+def alike(
+    problem: Problem, other: Problem, times: float = 1.0, missed: float = np.inf
+) -> tuple[gromap.Solution, gromap.Solution] | None:
+    """Both solutions, whose values agree; None where one is unfinished, or a step on the way
+    misplaced more mass."""
     tally["invariances"] += 1
     one, two = problem.solve(), other.solve()
     assert np.isfinite([one.value, two.value]).all()
     if not (one.converged and two.converged):
+        return None
+    if max(sol.history["marginal_error"].max() for sol in (one, two)) > missed:
         return None
     assert two.value == pytest.approx(times * one.value, rel=TOL, abs=TOL * problem.epsilon)
     return one, two
@@ -66,7 +72,11 @@ def test_units_of_weights(problem, power):
 @given(problems(methods=DETERMINED))
 @tries(8)
 def test_sides(problem):
-    found = alike(problem, problem.with_(x=problem.y, y=problem.x, a=problem.b, b=problem.a))
+    """A standard Sinkhorn updates one side after the other: where its hundred steps are not enough,
+    swapped sides may go to another minimum."""
+    loop = METHODS[problem.method].loop
+    missed = loop.marginal_tol if loop.sinkhorn.update == "standard" else np.inf
+    found = alike(problem, problem.with_(x=problem.y, y=problem.x, a=problem.b, b=problem.a), missed=missed)
     if found:
         np.testing.assert_allclose(found[1].plan.dense().T, found[0].plan.dense(), atol=0.02 * problem.a.max())
 
