@@ -42,7 +42,10 @@ def solve(
 ) -> Solution:
     """Match two weighted clouds by entropic Gromov-Wasserstein:
 
-        min_π  Σ (c_X(x_i, x_k) - c_Y(y_j, y_l))² π_ij π_kl + ε KL(π | a⊗b)
+        min_π  α Σ (c_X(x_i, x_k) - c_Y(y_j, y_l))² π_ij π_kl + (1 - α) Σ c_F(f_i, g_j) π_ij
+               + ρ_X KL(π 1 | a) + ρ_Y KL(πᵀ 1 | b) + ε KL(π | a⊗b)
+
+    over plans of mass one; without features α = 1, and without `reach` both marginals are fixed.
 
     Parameters
     ----------
@@ -58,7 +61,8 @@ def solve(
     scale
         What costs are divided by. "each": each by its own unit, `Space.scale`, so that nine tenths
         of the mass have radius 1; "joint": both by the larger unit; "radius": each so that all
-        points do, as in the paper; a number: both by it; None: taken as given. "auto" is "each".
+        points do, as in the paper; a number: both by it; None: taken as given. "auto" is "each",
+        or "joint" with `reach` or `mass`: a part is smaller than the whole.
     method
         "cnt", "kernel", "multiscale", or a solver object with options; "auto" is "multiscale"
         from 3000 points, "kernel" for costs that are not CNT, or "cnt". Those before: "entropic",
@@ -72,6 +76,19 @@ def solve(
         "auto" or `Search(...)` (a global search on coarse clouds), "zero", "random",
         `landmarks(pairs)`, a (D, E) matrix, an (N, M) plan, a map of N integers, an earlier
         `Solution`.
+    features, alpha
+        A pair (F, G) of one row, number or label per point, whose costs count 1 - alpha, and the
+        distances alpha in [0, 1]: fused GW.
+    feature_cost
+        Of the features, in their own unit: "sqeuclidean", or any cost that is CNT; "labels" (0
+        where they agree, 1 where not; of integers and words by default); "factors", <F_i, G_j>.
+    reach
+        For shapes that overlap in part, and for outliers: how far costs may disagree, in units of
+        the scaled costs, before it is better to leave points unmatched; ρ = reach². 0.1 is a good
+        first choice; a pair is for X and for Y; None keeps the weights of a side, 0 frees them.
+    mass
+        Instead, the share of the lighter side that is to be matched. Weights are then masses in one
+        unit, such as areas; without weights both sides have the same.
     sharpen
         Whether to go on from the match to a coupling without blur, of lower `value_gw`, by
         "conditional-gradient": up to a few thousand points. None: between matrices of up to

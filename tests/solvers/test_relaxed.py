@@ -200,6 +200,21 @@ def test_unbalanced_gw_of_pot(rho):
     assert total * (1 - sol.mass**2) == pytest.approx(ugw(theirs, cx, cy, a, b, rho / 2, 0.01), rel=1e-6)
 
 
+def test_unbalanced_gw_of_fugw():
+    mappings = pytest.importorskip("fugw.mappings")
+    x, y, a, b = pot_sides()
+    cx, cy = (((z[:, None] - z) ** 2).sum(-1) for z in (x, y))
+    theirs = mappings.FUGW(alpha=1.0, rho=0.05, eps=0.01, reg_mode="joint")
+    steps = {"nits_bcd": 500, "tol_bcd": 1e-9, "nits_uot": 2000, "tol_uot": 1e-9, "eval_bcd": 50}
+    weights = {"source_weights": a, "target_weights": b}
+    nothing = np.zeros((1, 20)), np.zeros((1, 15))
+    theirs.fit(*nothing, cx, cy, **weights, solver="sinkhorn", solver_params=steps, device="cpu")
+    pi, given = np.asarray(theirs.pi), {"epsilon": 0.02, "reach": 0.1**0.5, "init": "zero"}
+    sol = solve(x, y, a, b, cost="sqeuclidean", scale=None, method=CntGW(FINE), **given)
+    assert sol.mass == pytest.approx(pi.sum(), rel=1e-3)
+    assert np.abs(pi / pi.sum() - sol.plan.dense()).sum() < 1e-3
+
+
 def pot_sides():
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(20, 2)) * [1.0, 0.5], rng.normal(size=(15, 3)) * [1.0, 0.6, 0.2]
