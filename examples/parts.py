@@ -46,7 +46,8 @@ def cases() -> dict[str, tuple[np.ndarray, np.ndarray, dict[str, Any], dict[str,
     part = part[part[:, 0] > 0.2]
     noise = np.r_[turned(whole, 1.0), rng.uniform(-4, 4, size=(70, 2))]
     two = rng.normal(size=(300, 2)) * [1.0, 0.4]
-    both = np.r_[two + [0, 1.0], -two - [0, 1.0]]  # half a turn changes nothing, and distances cannot tell
+    two[:, 1] += 1.0
+    both = np.r_[two, -two]  # half a turn changes nothing, and distances cannot tell
     upper, right = np.repeat([1, 0], 300), np.repeat([0, 1], 300)  # which half is which
     return {
         "a part": (part, turned(whole, 1.0), {}, {"reach": 0.1}),
