@@ -41,6 +41,17 @@ class Mesh:
         """(F,), float64"""
         return np.linalg.norm(self.face_normals(), axis=1) / 2
 
+    def vertex_normals(self) -> np.ndarray:
+        """Outward unit normals, the mean over the adjacent faces by their area; zero where there
+        is none.  (N, 3), float64
+
+        >>> Mesh(np.eye(3), np.array([[0, 1, 2]])).vertex_normals().round(3).tolist()[0]
+        [0.577, 0.577, 0.577]
+        """
+        sums = np.zeros((len(self.vertices), 3))
+        np.add.at(sums, self.faces.ravel(), np.repeat(self.face_normals(), 3, axis=0))
+        return sums / np.linalg.norm(sums, axis=1, keepdims=True).clip(np.finfo(np.float64).tiny)
+
     @property
     def area(self) -> float:
         """Of the whole surface."""

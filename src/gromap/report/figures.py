@@ -89,9 +89,7 @@ def render(mesh: Mesh, rgb: np.ndarray, camera: np.ndarray) -> tuple[np.ndarray,
     camera: rows to the right, up, towards the viewer.
     """
     corners, normals = mesh.vertices[mesh.faces] @ camera.T, mesh.face_normals() @ camera.T
-    smooth = np.zeros((len(mesh.vertices), 3))
-    np.add.at(smooth, mesh.faces.ravel(), np.repeat(normals, 3, axis=0))
-    smooth /= np.linalg.norm(smooth, axis=1, keepdims=True).clip(TINY)
+    smooth = mesh.vertex_normals() @ camera.T
     lambert = (smooth[mesh.faces].mean(1) @ (LIGHT / np.linalg.norm(LIGHT))).clip(0)
     shaded = rgb[mesh.faces].mean(1) * (0.5 + 0.5 * lambert[:, None])
     seen = np.flatnonzero(normals[:, 2] > 0)
