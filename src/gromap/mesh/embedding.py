@@ -207,15 +207,22 @@ def _factor(matrix: Any) -> Callable[[np.ndarray], np.ndarray]:
     ).solve
 
 
-def _spectral(mesh: Mesh, method: str, dim: int, seed: int) -> np.ndarray:
-    """φ_k / λ_k (biharmonic, Lipman et al. 2010) or exp(-λ_k t) φ_k with exp(-λ_1 t) = ½
-    (diffusion)."""
+def eigenpairs(mesh: Mesh, count: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The least eigenvalues of the Laplacian, their modes, ∫ φ² = 1, and the areas of the
+    vertices.  (count,), (N, count), (N,)"""
     stiff, area = laplacian(mesh)
     mass = scipy.sparse.diags_array(area).tocsc()
     shift = 1e-8 * stiff.diagonal().sum() / area.sum()
     start = np.random.default_rng(seed).normal(size=len(area))
     inverse: Any = scipy.sparse.linalg.LinearOperator(stiff.shape, matvec=_factor(stiff + shift * mass))  # type: ignore[call-arg]
-    theta, modes = scipy.sparse.linalg.eigsh(stiff, dim + 1, mass, sigma=-shift, v0=start, OPinv=inverse)
+    theta, modes = scipy.sparse.linalg.eigsh(stiff, count, mass, sigma=-shift, v0=start, OPinv=inverse)
+    return theta, modes, area
+
+
+def _spectral(mesh: Mesh, method: str, dim: int, seed: int) -> np.ndarray:
+    """φ_k / λ_k (biharmonic, Lipman et al. 2010) or exp(-λ_k t) φ_k with exp(-λ_1 t) = ½
+    (diffusion)."""
+    theta, modes, _ = eigenpairs(mesh, dim + 1, seed)
     theta, modes = theta[1:], modes[:, 1:]  # without the constant
     theta = theta.clip(1e-6 * theta.max())  # one constant for each component
     return modes / theta if method == "biharmonic" else modes * np.exp(-np.log(2) * theta / theta[0])
