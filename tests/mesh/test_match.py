@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from importlib import import_module
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ import torch
 import gromap
 from gromap import Space, Status, solve
 from gromap.mesh import Mesh, match, write_mesh
+from gromap.mesh.descriptors import pair_of_descriptors
 from tests.mesh.test_embedding import grid
 
 MODULE = import_module("gromap.mesh.match")  # the module; `gromap.mesh.match` is its function
@@ -160,3 +162,60 @@ def test_ctrl_c_before_there_is_a_match_is_one(monkeypatch):
     monkeypatch.setattr(MODULE, "solve", press)
     with pytest.raises(KeyboardInterrupt):
         match(sheet(), grid(), cost="euclidean")
+
+
+@pytest.mark.parametrize("kind", ["wks", "hks", "normals", "color"])
+def test_features_by_their_name_are_those_of_both_meshes(kind):
+    source = sheet("float64")
+    bent = source.vertices + 0.1 * source.vertices[:, :1] ** 2 * [0, 0, 1]
+    source = replace(source, vertices=bent, colors=np.random.default_rng(3).random((45, 3)))
+    given = pair_of_descriptors(source, source, kind)
+    options: dict[str, Any] = {"cost": "euclidean", "alpha": 0.7, "init": "zero"}
+    named, sol = (match(source, source, features=z, **options) for z in (kind, given))
+    assert (named.value, named.value_features, named.alpha) == (sol.value, sol.value_features, 0.7)
+
+
+def test_features_decide_where_distances_cannot():
+    """A sheet matches its mirror image; colors say which way round."""
+    flat = replace(grid(9, 5), colors=np.linspace(0, 1, 45)[:, None] * np.ones(3))
+    assert np.array_equal(match(flat, flat, cost="euclidean", features="color").map(), np.arange(45))
+
+
+def cut() -> tuple[Mesh, Mesh, np.ndarray]:
+    """The two thirds of a sheet that have its pulled corner, all of it in another pose, and where
+    the vertices went."""
+    whole = sheet("float64")
+    faces = whole.faces[(whole.faces >= 15).all(1)]
+    target, where = turned(whole)
+    return Mesh(whole.vertices[15:], faces - 15), target, where[15:]
+
+
+@pytest.mark.parametrize("kind", [{"reach": 0.1}, {"mass": 1.0}])
+def test_a_part_is_matched_to_its_place(kind):
+    part, whole, where = cut()
+    sol = match(part, whole, cost="euclidean", refine=False, **kind)
+    gaps = np.linalg.norm(whole.vertices[sol.map()] - whole.vertices[where], axis=1)
+    assert np.median(gaps) < 1.0  # of edges of 1
+    assert (sol.kept_X > 0.5).mean() > 0.9
+    left = np.setdiff1d(np.arange(45), where)
+    assert sol.kept_Y[left].mean() < 0.3 < 0.7 < sol.kept_Y[where].mean()
+
+
+def test_mass_is_a_share_of_the_smaller_area():
+    part, whole, _ = cut()
+    spaces = [Space.from_mesh(mesh, cost="euclidean") for mesh in (part, whole)]
+    assert [space.total for space in spaces] == pytest.approx([part.area, whole.area])
+    sol = match(*spaces, mass=0.8, refine=False)
+    assert sol.mass == pytest.approx(0.8)
+    assert sol.most == pytest.approx((1 / 0.8, whole.area / part.area / 0.8))
+    assert (sol.kept_X @ spaces[0].weights, sol.kept_Y @ spaces[1].weights) == pytest.approx(
+        (0.8, 0.8 * part.area / whole.area), rel=1e-3
+    )
+
+
+def test_features_of_spaces_have_no_names():
+    space = Space.from_mesh(sheet(), cost="euclidean")
+    with pytest.raises(ValueError, match="features='wks' are computed from two meshes, and a Space is none"):
+        match(space, sheet(), features="wks")
+    with pytest.raises(ValueError, match="reach and mass both say how much is matched"):
+        match(space, space, reach=0.1, mass=0.5)

@@ -22,6 +22,7 @@ from gromap._solution import Interrupted, Solution, Status
 from gromap._solve import solve
 from gromap._space import Space
 from gromap._stats import Stats
+from gromap.mesh.descriptors import pair_of_descriptors
 from gromap.mesh.io import read_mesh
 from gromap.mesh.mesh import Mesh
 from gromap.solvers.protocol import Callback
@@ -36,8 +37,14 @@ def match(
     *,
     cost: Any = "auto",
     epsilon: float = 3e-4,
+    scale: str | float | None = "auto",
     dim: Any = "auto",
     init: Any = "auto",
+    features: Any = None,
+    alpha: float = 0.5,
+    feature_cost: Any = None,
+    reach: Any = None,
+    mass: float | None = None,
     refine: bool = True,
     seed: int = 0,
     device: torch.device | str | None = None,
@@ -56,10 +63,20 @@ def match(
         faces, else "euclidean".
     epsilon
         Temperature of the returned match, in units of the scaled costs, squared.
+    scale
+        What distances are divided by, as in `gromap.solve`: parts are matched in one unit.
     dim
         Axes of the embedding, as in `gromap.solve`, or a pair for both sides.
     init
         Start of the search, as in `gromap.solve`.
+    features, alpha, feature_cost
+        What is matched beside the distances, which count alpha, as in `gromap.solve`: (F, G), one
+        row for each vertex. Or the name of `descriptors` of two meshes: "wks", "hks", "normals" or
+        "color".
+    reach, mass
+        For a part and a whole, or two parts, as in `gromap.solve`: the distance from which vertices
+        need not be matched, in units of the shapes, 0.1 to begin with; or the share of the smaller
+        area to match. `sol.kept_X` and `sol.kept_Y` tell what was.
     refine
         False: stop after the search.
     seed
@@ -89,21 +106,29 @@ def match(
     True
     """
     _check.positive(epsilon, "epsilon")
-    x, y = _spaces((source, target), _check.pair(cost), _check.pair(dim), seed, device, progress, callback)
+    read = [shape if isinstance(shape, Mesh | Space) else read_mesh(shape) for shape in (source, target)]
+    if isinstance(features, str):
+        one_unit = reach is not None or mass is not None or scale not in ("auto", "each", "radius")
+        _tell(callback, f"{features} of both meshes")
+        features = _described(read, features, one_unit, seed)
+    given: dict[str, Any] = {"scale": scale, "features": features, "alpha": alpha, "feature_cost": feature_cost}
+    given |= {"reach": reach, "mass": mass}
+    x, y = _spaces(read, _check.pair(cost), _check.pair(dim), seed, device, progress, callback)
     warm, sol = max(epsilon, SEARCH_EPSILON), None
     temperature = warm
     try:
-        sol = solve(x, y, epsilon=warm, init=init, seed=seed, progress=progress, callback=callback)
+        sol = solve(x, y, epsilon=warm, init=init, seed=seed, progress=progress, callback=callback, **given)
         if not refine or epsilon >= warm or sol.status is Status.STOPPED:
             return sol
         temperature = epsilon
         _tell(callback, "sharpen")
-        end = solve(x, y, epsilon=epsilon, init=sol, progress=progress, callback=_prefixed("sharpen", callback))
+        told = _prefixed("sharpen", callback)
+        end = solve(x, y, epsilon=epsilon, init=sol, seed=seed, progress=progress, callback=told, **given)
     except Interrupted as error:
         if error.state.is_empty:
             return _kept(sol)
         _tell(callback, "keep the best so far; Ctrl-C again to leave at once")
-        best = solve(x, y, epsilon=temperature, init=error.state, max_iter=1)
+        best = solve(x, y, epsilon=temperature, init=error.state, max_iter=1, **given)
         return replace(best, status=Status.INTERRUPTED)
     except KeyboardInterrupt:  # between two steps of the solver
         return _kept(sol)
@@ -122,8 +147,19 @@ def auto_cost(meshes: Sequence[Mesh]) -> str:
     return "geodesic" if all(len(mesh.faces) for mesh in meshes) else "euclidean"
 
 
+def _described(shapes: Sequence[Mesh | Space], kind: str, one_unit: bool, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Descriptors of both meshes, as features."""
+    meshes = [shape for shape in shapes if isinstance(shape, Mesh)]
+    if len(meshes) < 2:
+        raise ValueError(
+            f"features={kind!r} are computed from two meshes, and a Space is none: pass meshes, or "
+            "gromap.mesh.descriptors of both."
+        )
+    return pair_of_descriptors(meshes[0], meshes[1], kind, one_unit, seed)
+
+
 def _spaces(
-    shapes: tuple[Shape, Shape],
+    read: Sequence[Mesh | Space],
     costs: tuple[Any, Any],
     dims: tuple[Any, Any],
     seed: int,
@@ -132,7 +168,6 @@ def _spaces(
     callback: Callback | None,
 ) -> list[Space]:
     """Both shapes as spaces, in one precision and on one device."""
-    read = [shape if isinstance(shape, Mesh | Space) else read_mesh(shape) for shape in shapes]
     meshes, ready = [z for z in read if isinstance(z, Mesh)], [z for z in read if isinstance(z, Space)]
     for name, shape, cost, dim in zip(("source", "target"), read, costs, dims, strict=True):
         if isinstance(shape, Space) and not (_check.is_auto(cost) and _check.is_auto(dim)):
