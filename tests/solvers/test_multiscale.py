@@ -104,3 +104,14 @@ def test_exact_norms_are_carried_down_all_levels():
         assert float(level.a @ level.x_norms) == pytest.approx(mean, rel=1e-5)
         assert level.constant == fine.constant
     assert float(level.a @ level.x.square().sum(-1)) < 0.9 * mean  # two axes do not hold them
+
+
+def test_a_part_of_a_large_cloud_keeps_all_its_rows(monkeypatch):
+    """Points that are hardly matched have no tile that holds a share of their weight."""
+    monkeypatch.setattr("gromap.solvers.embedded.TRUNCATED_PAIRS", {"cpu": 0})
+    t = torch.linspace(0, 1, 900, dtype=torch.float64)
+    x = torch.stack([t, 0.2 * t**2], 1)
+    options = {"epsilon": 3e-4, "reach": 0.05, "init": torch.arange(500), "max_iter": 3}
+    found, plain = (solve(x[:500], x, method=method, **options) for method in (CntGW(), CntGW(truncation=None)))
+    assert np.isfinite(found.value)
+    assert found.value == pytest.approx(plain.value, rel=1e-6)
