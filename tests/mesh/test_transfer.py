@@ -197,3 +197,12 @@ def test_a_sphere_is_cut_once(small):
     assert np.sin(np.pi * (v - 0.5)) * np.linalg.norm(d, axis=-1) == pytest.approx(d[..., 1], abs=1e-9)
     around = radius.max(1) < 0.1  # only faces around a pole are wider than half a turn
     assert np.ptp(u[~around], axis=1).max() <= 0.5
+
+
+def test_a_sharpened_match_of_a_part_leaves_out_the_same():
+    x = np.random.default_rng(0).normal(size=(80, 2)) * [3, 1]
+    part = x[x[:, 0] > 0]
+    plan = solve(part, x, reach=0.1, epsilon=3e-3, init="zero").plan
+    sharp = sharpen(plan)
+    assert abs(sharp.marginals[1] - plan.marginals[1]).sum() < 0.02
+    assert (sharp.dense() ** 2).sum() > 1.2 * (plan.dense() ** 2).sum()
