@@ -16,7 +16,7 @@ import gromap
 from gromap.datasets import humans
 from gromap.mesh import Mesh
 from gromap.report.page import write_report
-from tests.report.test_page import NO_FACES, grid
+from tests.report.test_page import NO_FACES, grid, part_of_a_sheet
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 PICTURES = Path(__file__).parents[2] / "test-artefacts"
@@ -242,6 +242,25 @@ def test_textures(browser, tmp_path):
         opened.keep("textures")
         opened.page.click("#modes label:has-text('Coordinates')")
         assert all(changed(drawn[side], opened.picture(side)) > 0.1 for side in (0, 1))
+
+
+def test_textures_end_where_nothing_is_matched(browser, tmp_path):
+    source, target = part_of_a_sheet()
+    image = np.zeros((8, 8, 3), np.uint8) + np.array([200, 30, 30], np.uint8)
+    sol = gromap.solve(source.vertices, target.vertices, reach=0.1, epsilon=3e-3, init="zero")
+    page = write_report(tmp_path / "a.html", replace(source, texture=image), replace(target, texture=image), sol)
+    with Opened(browser, page) as opened:
+        opened.keep("part")
+        picture = opened.picture(1)
+        shown = picture[painted(picture)]
+        red = (shown[:, 0] > 2 * shown[:, 1]).mean()
+        assert 0.3 < red < 0.7
+        opened.page.select_option("#probe-side", "1")
+        opened.page.fill("#probe-index", "239")
+        opened.page.keyboard.press("Enter")
+        opened.page.wait_for_selector('#readout th:text("Matched")')
+        said = dict(re.findall(r"([^\t\n]+)\t([^\n]+)", opened.page.inner_text("#readout table")))
+        assert said["Matched"].endswith("% of its weight")
 
 
 def test_a_browser_without_webgl_says_so(driver, meshes):

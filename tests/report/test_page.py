@@ -19,7 +19,7 @@ from gromap.mesh.mesh import in_space
 from gromap.report import pose
 from gromap.report.charts import chart
 from gromap.report.page import write_report
-from gromap.report.paint import RAMP, carry, ramp
+from gromap.report.paint import LEFT_OUT, RAMP, carry, ramp
 from tests.conftest import cloud, rotation
 
 N, M = 70, 55
@@ -41,6 +41,15 @@ def grid(n: int, m: int) -> Mesh:
     corners = [i[:-1, :-1], i[1:, :-1], i[1:, 1:], i[:-1, 1:]]
     faces = np.concatenate([np.stack([corners[k].ravel() for k in three], 1) for three in ((0, 1, 2), (0, 2, 3))])
     return Mesh(vertices, faces, uv=np.stack([u, v], -1).reshape(-1, 2)[faces])
+
+
+def part_of_a_sheet() -> tuple[Mesh, Mesh]:
+    """The first half of a bent sheet, and all of it."""
+    whole = grid(20, 12)
+    n = 120
+    kept = (whole.faces < n).all(1)
+    assert whole.uv is not None
+    return Mesh(whole.vertices[:n], whole.faces[kept], uv=whole.uv[kept]), whole
 
 
 def blocks(text: str) -> dict[str, np.ndarray]:
@@ -209,6 +218,42 @@ def test_the_panel_says_what_the_solver_says(tmp_path, match):
     ):
         assert words in said
     assert "left · 70 vertices" in facts(text)["sides"][0]["caption"]
+
+
+def test_a_match_of_parts_is_gray_where_it_is_none(tmp_path):
+    source, target = part_of_a_sheet()
+    sol = gromap.solve(source.vertices, target.vertices, reach=0.1, epsilon=3e-3, init="zero")
+    error = np.linspace(0, 1, len(source.vertices))
+    text = write_report(tmp_path / "a.html", source, target, sol, error=error).read_text("utf-8")
+    found = blocks(text)
+    assert found["target-kept"] == pytest.approx(sol.kept_Y, rel=1e-5)
+    assert found["source-kept"] == pytest.approx(sol.kept_X, rel=1e-5)
+    left_out = sol.kept_Y < 0.5
+    assert 0.3 < left_out.mean() < 0.7
+    for mode, shown in facts(text)["modes"].items():
+        colors = found[f"target-{mode}"].reshape(-1, 3)
+        assert (colors[left_out] == LEFT_OUT).all()
+        assert not (colors[~left_out] == LEFT_OUT).all(1).any()
+        assert shown["swatches"] == [["not matched", "rgb(176 178 182)"]]
+    known = error[sol.kept_X >= 0.5].mean()
+    assert f"mean {known:.4g}," in facts(text)["modes"]["error"]["note"]
+    said = unescape(re.sub("<[^>]*>", " ", text))
+    assert f"Matched: {100 * sol.matched(0):.1f} % of the source and {100 * sol.matched(1):.1f} % of the target" in said
+    assert f"{sol.value_marginals:.6g}" in said
+    plain = write_report(tmp_path / "b.html", source, source, gromap.solve(source.vertices, source.vertices))
+    assert not any("kept" in name for name in blocks(plain.read_text("utf-8")))
+    assert "not matched" not in plain.read_text("utf-8").partition('id="facts"')[2].partition("</script>")[0]
+
+
+def test_the_panel_tells_features_from_distances(tmp_path, match):
+    source, target, _ = match
+    given = {"features": (source.vertices[:, :1], target.vertices[:, :1]), "alpha": 0.7, "epsilon": 0.05}
+    sol = gromap.solve(source.vertices, target.vertices, **given)
+    text = write_report(tmp_path / "a.html", source, target, sol).read_text("utf-8")
+    said = " ".join(unescape(re.sub("<[^>]*>", " ", text)).split())
+    assert f"All terms {sol.value:.6g}" in said
+    assert f"GW, counts 0.7 {sol.value_gw:.6g}" in said
+    assert f"Features, count 0.3 {sol.value_features:.6g}" in said
 
 
 def test_nothing_is_fetched_and_nothing_escapes(tmp_path, match):

@@ -44,8 +44,11 @@ class Orientation:
         return f"left and right  {self.word} ({self.hand:+.2f})"
 
 
-def orientation(plan: Plan, source: np.ndarray, target: np.ndarray) -> Orientation | None:
+def orientation(
+    plan: Plan, source: np.ndarray, target: np.ndarray, some: np.ndarray | None = None
+) -> Orientation | None:
     """Of the match of the points of two shapes; None where one of them is flat, or not in space.
+    some: (N,) bool, the points that are matched; None: all.
 
     >>> import gromap
     >>> X = np.random.default_rng(0).normal(size=(80, 3)) * [3, 2, 1]
@@ -56,7 +59,10 @@ def orientation(plan: Plan, source: np.ndarray, target: np.ndarray) -> Orientati
     if not all(z.ndim == 2 and z.shape[1] == 3 and _is_solid(z) for z in (source, target)):
         return None
     images = replace(plan, numpy=False).conditional_mean(np.asarray(target, np.float64))
-    return Orientation(measure(torch.as_tensor(np.asarray(source, np.float64)), images.cpu()))
+    points, ends = torch.as_tensor(np.asarray(source, np.float64)), images.cpu()
+    if some is not None:
+        points, ends = points[some], ends[some]
+    return Orientation(measure(points, ends)) if len(points) else None
 
 
 def _is_solid(points: np.ndarray) -> bool:

@@ -24,6 +24,7 @@ from gromap._plan import Plan
 from gromap._solution import Solution
 from gromap.mesh import Mesh
 from gromap.mesh.mesh import in_space
+from gromap.mesh.parts import parts
 from gromap.mesh.quality import orientation
 from gromap.report import paint, pose
 from gromap.report.panel import landscape_tab, match_tab
@@ -57,7 +58,8 @@ def write_report(
     source, target: meshes, or clouds without faces, whose vertices were matched. A target that
     carries the very texture of the source, with uv of its own, is drawn with it.  labels: (N,)
     integers on the source.  error: (N,) floats, how far each source point lands from the truth.
-    landscape: of the same two clouds.  settings: shown in a table.
+    landscape: of the same two clouds.  settings: shown in a table.  Of a match of parts, points
+    that are not matched are gray.
 
     >>> import gromap, numpy as np, tempfile, pathlib
     >>> X = np.random.default_rng(0).normal(size=(60, 3)) * [3, 2, 1]
@@ -75,7 +77,9 @@ def write_report(
     labels, error = _check_labels(labels, len(source.vertices)), _check_error(error, len(source.vertices))
     _check_landscape(landscape, plan)
 
-    hand = orientation(plan, source.vertices, target.vertices)
+    kept = parts(solution)
+    matched = None if kept is None else kept.matched
+    hand = orientation(plan, source.vertices, target.vertices, None if matched is None else matched[0])
     points = in_space(source.vertices), in_space(target.vertices)
     frame = pose.upright(points[0])
     fields = paint.fields_of(source, points[0], frame, labels, error)
@@ -83,11 +87,16 @@ def write_report(
     unit = paint.in_units(points[1])
     back = paint.carry(plan, {"place": unit, "norm": (unit**2).sum(1, keepdims=True)})
     spreads = paint.spread(back, points[1]), paint.spread(carried, points[0])
-    modes = paint.modes_of(fields, carried, spreads, labels)
-    frames = frame, pose.beside(points[1], carried["place"], plan.b.double().cpu().numpy(), frame)
+    modes = paint.modes_of(fields, carried, spreads, labels, matched)
+    counts = (plan.b if kept is None else plan.sums[1]).double().cpu().numpy()
+    frames = frame, pose.beside(points[1], carried["place"], counts, frame)
 
     probe = probe_blocks(plan)
     blocks = _shape_blocks((source, target), points) | probe
+    if kept is not None:
+        blocks |= {
+            f"{name}-kept": z.astype(np.float32) for name, z in zip(("source", "target"), kept.kept, strict=True)
+        }
     for key, mode in modes.items():
         blocks |= {f"source-{key}": mode.source, f"target-{key}": mode.target}
     if error is not None:
@@ -104,7 +113,10 @@ def write_report(
         "ramp": paint.RAMP.tolist(),
     }
     text = _page(
-        title or "A match by gromap", facts, match_tab(solution, settings, hand), landscape_tab(landscape, len(painted))
+        title or "A match by gromap",
+        facts,
+        match_tab(solution, settings, hand, kept),
+        landscape_tab(landscape, len(painted)),
     )
     before, after = text.split("<!--blocks-->")
     with replacing(path) as temporary, temporary.open("w", encoding="utf-8") as file:

@@ -4,7 +4,7 @@ plan, of the target."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from gromap.report.figures import TINY, color_field, hues
 
 #: colors of a quantity from 0 to 1, at equal steps: none at all is a neutral gray
 RAMP = np.array([[214, 216, 222], [250, 214, 120], [243, 132, 62], [201, 44, 84], [88, 16, 104]], dtype=np.float64)
+LEFT_OUT = np.array([176, 178, 182], dtype=np.uint8)  # the color of points that are not matched
 LABELS = 64  # colors that can still be told apart
 SQUARES = 16  # of the checkerboard, along each side of the texture
 
@@ -65,9 +66,15 @@ def fields_of(
 
 
 def modes_of(
-    fields: dict[str, np.ndarray], carried: dict[str, np.ndarray], spreads: tuple[np.ndarray, np.ndarray], labels: Any
+    fields: dict[str, np.ndarray],
+    carried: dict[str, np.ndarray],
+    spreads: tuple[np.ndarray, np.ndarray],
+    labels: Any,
+    matched: tuple[np.ndarray, np.ndarray] | None = None,
 ) -> dict[str, Mode]:
-    """All that can be shown of these fields, the best first."""
+    """All that can be shown of these fields, the best first.  matched: the points of both sides
+    that are; all others are gray."""
+    some = matched or tuple(np.ones(len(z), bool) for z in spreads)
 
     def both(name: str, color: Callable[[np.ndarray], np.ndarray] = as_bytes) -> tuple[np.ndarray, np.ndarray]:
         return color(fields[name]), color(carried[name])
@@ -88,24 +95,32 @@ def modes_of(
             "Labels", note, *both("labels", lambda values: palette[values.argmax(1)]), swatches=swatches
         )
     if "error" in fields:
-        top = _top(fields["error"])
-        note = (
-            f"Error of each source point against the truth, mean {fields['error'].mean():.4g}, carried to the target."
-        )
+        error = fields["error"][some[0]]
+        top = _top(error)
+        note = f"Error of each source point against the truth, mean {error.mean():.4g}, carried to the target."
         modes["error"] = Mode(
             "Error", note, *both("error", lambda values: ramp(values[:, 0] / top)), ramp=("0", _more(top, ""))
         )
-    top = _top(np.concatenate(spreads))
+    top = _top(np.concatenate([z[k] for z, k in zip(spreads, some, strict=True)]))
     note = "How far the image of each point spreads on the other shape, as a share of its diagonal."
     modes["spread"] = Mode(
         "Spread", note, ramp(spreads[0] / top), ramp(spreads[1] / top), ramp=("0", _more(100 * top, " %"))
     )
-    return modes
+    return modes if matched is None else {name: _left_out(mode, matched) for name, mode in modes.items()}
+
+
+def _left_out(mode: Mode, matched: tuple[np.ndarray, np.ndarray]) -> Mode:
+    """The same where all points are gray that are not matched."""
+    source, target = (
+        np.where(some[:, None], rgb, LEFT_OUT) for rgb, some in zip((mode.source, mode.target), matched, strict=True)
+    )
+    gray = "rgb({} {} {})".format(*LEFT_OUT)
+    return replace(mode, source=source, target=target, swatches=(*mode.swatches, ("not matched", gray)))
 
 
 def _top(values: np.ndarray) -> float:
     """Where a ramp ends: few points are beyond."""
-    return float(np.quantile(values, 0.99)) or float(values.max()) or 1.0
+    return (float(np.quantile(values, 0.99)) or float(values.max()) or 1.0) if values.size else 1.0
 
 
 def _more(top: float, unit: str) -> str:

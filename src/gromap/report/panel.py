@@ -9,6 +9,7 @@ import numpy as np
 
 from gromap._solution import Solution
 from gromap._stats import Stats
+from gromap.mesh.parts import Parts
 from gromap.mesh.quality import Orientation
 from gromap.report import charts
 from gromap.search.landscape import Landscape
@@ -20,16 +21,23 @@ MIRRORED = (
 GRID = 30  # values along each side of the plane of the minima
 
 
-def match_tab(solution: Solution, settings: Mapping[str, object] | None, hand: Orientation | None) -> str:
+def match_tab(
+    solution: Solution,
+    settings: Mapping[str, object] | None,
+    hand: Orientation | None,
+    kept: Parts | None = None,
+) -> str:
     """What the solver reports: the values, how they were reached, and the settings.  hand: whether
-    the match keeps left and right, where that is known."""
+    the match keeps left and right, where that is known.  kept: what a match of parts does."""
     stats, history = solution.stats, solution.history
     mood = "good" if solution.converged else "bad"
     parts = [f'<p class="status {mood}">{escape(solution.status.value)}</p>']
+    if kept is not None:
+        parts.append(f'<p class="status good">Matched: {kept}. What is gray has no counterpart.</p>')
     if hand is not None and hand.word == "mirrored":
         parts.append(f'<p class="status bad">{MIRRORED}</p>')
     rows = [] if hand is None else [("Left and right", f"{hand.word} ({hand.hand:+.2f})")]
-    parts.append(charts.table(_rows(solution, stats) + rows))
+    parts.append(charts.table(_rows(solution, stats, kept is not None) + rows))
     if len(history["energy"]) > 1:
         parts.append(charts.chart("Energy at each outer step", {"energy": history["energy"]}))
         parts.append(charts.chart("Misplaced mass at each outer step", {"mass": history["marginal_error"]}, log=True))
@@ -45,12 +53,14 @@ def match_tab(solution: Solution, settings: Mapping[str, object] | None, hand: O
     return "\n".join(parts)
 
 
-def _rows(solution: Solution, stats: Stats) -> list[tuple[str, str]]:
+def _rows(solution: Solution, stats: Stats, partly: bool) -> list[tuple[str, str]]:
     n, m = solution.plan.shape
-    history = solution.history
+    history, fused = solution.history, solution.alpha < 1
     rows = [
-        ("GW with entropy", f"{solution.value:.6g}"),
-        ("GW", f"{solution.value_gw:.6g}"),
+        ("All terms" if fused or partly else "GW with entropy", f"{solution.value:.6g}"),
+        ("GW" + f", counts {solution.alpha:g}" * fused, f"{solution.value_gw:.6g}"),
+        *([(f"Features, count {1 - solution.alpha:.3g}", f"{solution.value_features:.6g}")] if fused else []),
+        *([("Marginals", f"{solution.value_marginals:.6g}")] if partly else []),
         ("Points", f"{n:,} × {m:,}"),
         ("Epsilon", f"{solution.epsilon:.3g}"),
         ("Marginal error", f"{solution.plan.marginal_error:.2e}"),

@@ -5,6 +5,7 @@ const FIELD = 28; // degrees, of the cameras
 const SLOPE = Math.tan((FIELD / 2) * (Math.PI / 180));
 const MARGIN = 1.08; // around the shapes
 const CLICK = 5; // pixels that a click may move
+const HALF = 0.5; // of the weight of a point: where less is matched, it shows no texture
 THREE.ColorManagement.enabled = false; // colors are bytes of the screen, shaded as they are
 
 class Pose {
@@ -72,9 +73,10 @@ class Pose {
 }
 
 class View {
-  // side: caption, center, radius and frame, from page.py; points and faces as flat arrays
-  constructor(canvas, side, points, faces, pose) {
-    Object.assign(this, { canvas, side, points, faces, pose, queued: false });
+  // side: caption, center, radius and frame, from page.py; points, faces and, in a match of parts, what is kept of each
+  // point, as flat arrays
+  constructor(canvas, side, pose, points, faces, kept) {
+    Object.assign(this, { canvas, side, points, faces, kept, pose, queued: false });
     this.renderer = new THREE.WebGLRenderer({ canvas, antialias: true, alpha: true });
     this.renderer.outputColorSpace = THREE.LinearSRGBColorSpace;
     this.renderer.setClearAlpha(0);
@@ -183,8 +185,26 @@ class View {
     corners.deleteAttribute("color");
     const cut = corners.toNonIndexed();
     cut.setAttribute("uv", new THREE.BufferAttribute(uv, 2));
-    this.clothed = new THREE.Mesh(cut, new THREE.MeshLambertMaterial({ map, side: THREE.DoubleSide }));
+    this.clothed = new THREE.Group();
+    this.clothed.add(new THREE.Mesh(cut, new THREE.MeshLambertMaterial({ map, side: THREE.DoubleSide })));
+    if (this.kept) this.clothed.add(this.leaveOut(cut));
     this.shape.add(this.clothed);
+  }
+
+  // Takes the faces that are not matched at all corners out of a textured surface, and gives them in their colors.
+  leaveOut(cut) {
+    const worn = [];
+    const bare = [];
+    for (let f = 0; f < this.faces.length; f += 3) {
+      const corners = [f, f + 1, f + 2];
+      if (corners.every((c) => this.kept[this.faces[c]] >= HALF)) worn.push(...corners);
+      else bare.push(...corners.map((c) => this.faces[c]));
+    }
+    cut.setIndex(worn);
+    const rest = new THREE.BufferGeometry();
+    for (const name of ["position", "normal", "color"]) rest.setAttribute(name, this.geometry.attributes[name]);
+    rest.setIndex(bare);
+    return new THREE.Mesh(rest, this.body.material);
   }
 
   // The vertex at a place of the canvas, in pixels, or null.

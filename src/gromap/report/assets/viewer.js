@@ -88,6 +88,7 @@ async function readout(found) {
   const about = points < 100 ? points.toPrecision(3) : Math.round(points).toLocaleString("en");
   const rows = [
     ["Vertex", `${SIDES[side]} ${index}`],
+    ...(hasBlock(SIDES[side] + "-kept") ? [["Matched", `${percent((await block(SIDES[side] + "-kept"))[index])} of its weight`]] : []),
     ["Best match", `${SIDES[1 - side]} ${best}, ${percent(share)} of the mass`],
     [`Within ${100 * NEAR} % of it`, `${percent(near)} of the mass`],
     ["Spread", `${(100 * spread).toFixed(2)} % of the diagonal, about ${about} points`],
@@ -217,7 +218,8 @@ function setUpControls() {
 async function setUpViews() {
   pose = new Pose(facts.yaw);
   const figures = [...document.querySelectorAll(".view")];
-  const shapes = await Promise.all(SIDES.map((side) => Promise.all([block(side + "-points"), block(side + "-faces")])));
+  const parts = (side) => ["points", "faces", "kept"].map((what) => side + "-" + what).filter(hasBlock);
+  const shapes = await Promise.all(SIDES.map((side) => Promise.all(parts(side).map(block))));
   views = figures.map((figure, s) => {
     const canvas = figure.querySelector("canvas");
     figure.querySelector("figcaption").textContent = facts.sides[s].caption;
@@ -225,7 +227,7 @@ async function setUpViews() {
     const keys = "Arrow keys turn both shapes, plus and minus enlarge, 0 resets, Enter picks the point in the middle.";
     canvas.setAttribute("aria-label", `${facts.sides[s].caption}. ${keys}`);
     canvas.addEventListener("webglcontextlost", () => fail("The graphics driver took the picture away: reload the page."));
-    return new View(canvas, facts.sides[s], ...shapes[s], pose);
+    return new View(canvas, facts.sides[s], pose, ...shapes[s]);
   });
   const clicked = (view, index) => {
     state.before = state.probe;
