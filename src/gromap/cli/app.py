@@ -16,7 +16,27 @@ from gromap.cli import barycenter as averaging
 from gromap.cli import bench as timing
 from gromap.cli import collection
 from gromap.cli import match as matching
-from gromap.cli.arguments import A, B, BenchDevice, Cost, Device, Dim, Epsilon, Force, Json, Out, PaperOut, Quiet, Seed
+from gromap.cli.arguments import (
+    A,
+    Alpha,
+    B,
+    BenchDevice,
+    Cost,
+    Device,
+    Dim,
+    Epsilon,
+    Features,
+    Force,
+    Json,
+    Mass,
+    Out,
+    PaperOut,
+    Partial,
+    Quiet,
+    Reach,
+    Seed,
+)
+from gromap.cli.extras import Extras
 from gromap.cli.show import Show
 
 UsageError: Any = typer.BadParameter.__mro__[2]  # click's ClickException, wherever typer keeps click
@@ -68,6 +88,11 @@ def match(
     chirality: Annotated[
         bool, typer.Option("--chirality", help="Of nearly equal matches prefer one that keeps left and right apart.")
     ] = False,
+    partial: Partial = False,
+    reach: Reach = None,
+    mass: Mass = None,
+    features: Features = None,
+    alpha: Alpha = None,
     transfer: Annotated[
         str,
         typer.Option(
@@ -91,6 +116,8 @@ def match(
     gromap match dog_0.ply dog_1.ply
     gromap match dog_0.ply dog_1.ply --cost power:0.5 --epsilon 3e-4 --out dogs
     gromap match a.obj b.ply --transfer texture --landmarks pairs.txt
+    gromap match arm.ply body.ply --partial
+    gromap match a.ply b.ply --features wks --alpha 0.8
     gromap match a.off b.off --truth map.txt --truth mirrored.txt --json
 
     \b
@@ -100,8 +127,9 @@ def match(
     report.json              all numbers
     result.safetensors       everything, for gromap.load
     """
+    extras = Extras.read(partial, reach, mass, features, alpha)
     options = matching.Options(
-        cost, epsilon, dim, landmarks, starts, chirality, transfer, tuple(truth or ()), seed, device, force
+        cost, epsilon, dim, landmarks, starts, chirality, extras, transfer, tuple(truth or ()), seed, device, force
     )
     _print(matching.match((a, b), out, options, Show(quiet)), as_json, quiet)
 

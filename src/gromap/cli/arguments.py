@@ -22,6 +22,30 @@ Epsilon = Annotated[
     float, typer.Option(help="Blur of the coupling, in units of the shapes, squared; smaller is sharper and slower.")
 ]
 Dim = Annotated[int | None, typer.Option(min=1, help="Axes of the embedding; by default 20.")]
+Partial = Annotated[
+    bool, typer.Option("--partial", help="For a part and a whole: match what can be. Short for --reach 0.1.")
+]
+Reach = Annotated[
+    str | None,
+    typer.Option(
+        metavar="R",
+        help="For parts: the distance, in units of the shapes, from which vertices need not be matched; two with a "
+        "comma are for A and for B, and none keeps all of a side.",
+    ),
+]
+Mass = Annotated[
+    float | None,
+    typer.Option(metavar="SHARE", help="For parts: how much of the smaller area to match, up to 1."),
+]
+Features = Annotated[
+    str | None,
+    typer.Option(
+        metavar="KIND",
+        help="What vertices look like, to match it too: wks, hks, normals, color, or two .npy files with a comma, one "
+        "row for each vertex of A and of B.",
+    ),
+]
+Alpha = Annotated[float | None, typer.Option(help="What distances count beside features, from 0 to 1; by default 0.5.")]
 Out = Annotated[
     Path | None,
     typer.Option("--out", "-o", metavar="FOLDER", help="Folder for the results; by default named after the shapes."),

@@ -12,14 +12,17 @@ import gromap
 from gromap import _check
 from gromap._files import read_array
 from gromap.cli import folder, inputs
+from gromap.cli.extras import Extras
 from gromap.cli.show import Show
 from gromap.mesh import Mesh, write_mesh
 from gromap.mesh import match as match_meshes
 from gromap.mesh.mesh import in_space
+from gromap.mesh.parts import Parts, parts
 from gromap.mesh.quality import Orientation, Quality, orientation, quality
 from gromap.mesh.texture import with_texture
 from gromap.mesh.transfer import colored, push, push_labels, sharpen, textured
 from gromap.report.figures import color_field
+from gromap.report.paint import LEFT_OUT
 
 
 @dataclass(frozen=True)
@@ -30,6 +33,7 @@ class Options:
     landmarks: Path | None
     starts: int
     chirality: bool
+    extras: Extras
     transfer: str  #: "colors", "texture", or a .npy file
     truths: tuple[Path, ...]
     seed: int
@@ -50,12 +54,16 @@ def match(paths: tuple[Path, Path], out: Path | None, options: Options, show: Sh
     if options.landmarks:
         init = gromap.landmarks(inputs.integers(options.landmarks, "landmarks", 2))
     truths = [inputs.integers(path, "a true map", 1)[:, 0] for path in options.truths]
-    carried = Transfer.read(options.transfer, source, target)
+    carried, extras = Transfer.read(options.transfer, source, target), options.extras
     if truths and not (len(source.faces) and len(target.faces)):
         raise ValueError("--truth measures along the surface, and a cloud has none: give meshes with faces.")
     if truths:  # refuse what is not a map, and meshes without geodesics, before the long work
         quality(np.zeros(n, np.int64), source, target, truths, samples=1)
     names = ["result.safetensors", "map.txt", "map_21.txt", *carried.files, "report.html", "report.json"]
+    features = None
+    if extras.features is not None:
+        with show.stage("describe the shapes"):
+            features = extras.descriptions(source, target, options.seed)
     place = folder.ready(out or Path(f"{source.name}-{target.name}"), names, options.force)
 
     with show.stage("embed the shapes") as tell:
@@ -65,25 +73,29 @@ def match(paths: tuple[Path, Path], out: Path | None, options: Options, show: Sh
         )
     with folder.keeping(place, names):
         with show.stage("match") as tell:
-            sol = match_meshes(x, y, epsilon=options.epsilon, init=init, seed=options.seed, callback=tell)
+            given: dict[str, Any] = {"reach": extras.reach, "mass": extras.mass}
+            if features is not None:
+                given |= {"features": features, "alpha": extras.alpha}
+            sol = match_meshes(x, y, epsilon=options.epsilon, init=init, seed=options.seed, callback=tell, **given)
             sol.save(place / "result.safetensors")
             there = sol.map()
             folder.write_map(place / "map.txt", there)
             folder.write_map(place / "map_21.txt", sol.inverse_map())
             if sol.status is gromap.Status.INTERRUPTED:
                 raise KeyboardInterrupt("the best match so far, which is not converged")
-        measured = None
+        measured, kept = None, parts(sol)
         if truths:
             with show.stage("measure the map"):
                 measured = quality(there, source, target, truths, seed=options.seed)
         with show.stage(f"carry the {carried.what} over"):
-            painted, values = carried.carry(source, target, sol)
+            painted, values = carried.carry(source, target, sol, kept)
             for mesh, file in zip(painted, carried.files, strict=False):
                 write_mesh(mesh, place / file, force=True)
             if values is not None:
                 folder.write_array(place / carried.files[-1], values)
-        hand = orientation(sol.plan, source.vertices, target.vertices)
-        settings = _settings(paths, options, device) | _embedded(x, y)
+        some = None if kept is None else kept.matched[0]
+        hand = orientation(sol.plan, source.vertices, target.vertices, some)
+        settings = _settings(paths, options, device) | extras.settings() | _embedded(x, y)
         with show.stage("write the report"):
             from gromap.report.page import write_report
 
@@ -97,20 +109,34 @@ def match(paths: tuple[Path, Path], out: Path | None, options: Options, show: Sh
                 settings=settings,
                 force=True,
             )
-        facts = _facts(sol, measured, hand, settings) | {"seconds": show.seconds, "folder": str(place), "files": names}
+        facts = _facts(sol, measured, hand, settings) | {"reach": extras.reach, "kept": _kept(kept)}
+        facts |= {"seconds": show.seconds, "folder": str(place), "files": names}
         folder.write_json(place / "report.json", facts)
-    said = [str(sol), _left_and_right(hand), str(measured) if measured else "", f"wrote {place / 'report.html'}"]
+    hands = _left_and_right(hand, kept is not None)
+    said = [str(sol), hands, str(measured) if measured else "", f"wrote {place / 'report.html'}"]
     return facts | {"text": "\n".join(filter(None, said))}
 
 
-def _left_and_right(hand: Orientation | None) -> str:
+def _left_and_right(hand: Orientation | None, partly: bool) -> str:
     """A line for the console, and what to do about a match that exchanges both."""
     if hand is None:
         return ""
-    return f"  {hand}" + (": try --chirality, or --landmarks" if hand.word == "mirrored" else "")
+    remedy = ": try --landmarks" if partly else ": try --chirality, or --landmarks"
+    return f"  {hand}" + (remedy if hand.word == "mirrored" else "")
+
+
+def _kept(kept: Parts | None) -> dict[str, Any] | None:
+    """How much of both sides is matched: the mean over their areas, and the share at vertices of
+    which less than half is."""
+    if kept is None:
+        return None
+    sides = zip(("source", "target"), kept.means, kept.below, strict=True)
+    return {name: {"mean": mean, "below_half": below} for name, mean, below in sides}
 
 
 def _check_chirality(options: Options, source: Mesh, target: Mesh) -> None:
+    if options.extras.partly:
+        raise ValueError("--chirality does not choose among matches of parts: give --landmarks instead.")
     if options.landmarks:
         raise ValueError("--landmarks choose the match by themselves: leave out --chirality.")
     for mesh in (source, target):
@@ -169,19 +195,34 @@ class Transfer:
         values = values.astype(np.int64) if values.dtype.kind in "bu" else values
         return cls("labels" if values.dtype.kind == "i" else "field", (*shapes, "field_target.npy"), values)
 
-    def carry(self, source: Mesh, target: Mesh, sol: gromap.Solution) -> tuple[tuple[Mesh, Mesh], np.ndarray | None]:
-        """Both shapes in matching colors or textures, and the field on the target."""
+    def carry(
+        self, source: Mesh, target: Mesh, sol: gromap.Solution, kept: Parts | None
+    ) -> tuple[tuple[Mesh, Mesh], np.ndarray | None]:
+        """Both shapes in matching colors, gray where they are not matched, or textures, and the
+        field on the target."""
         if self.what == "texture":
             source = source if source.uv is not None and source.texture is not None else with_texture(source)
             return (source, textured(target, source, sharpen(sol.plan))), None
         source, target = (replace(mesh, vertices=in_space(mesh.vertices)) for mesh in (source, target))
         if self.field is None:
             source = source if source.colors is not None else replace(source, colors=color_field(source.vertices))
-            return (source, colored(target, source, sol.plan)), None
+            return _grayed((source, colored(target, source, sol.plan)), kept), None
         values = push_labels(sol.plan, self.field)[0] if self.what == "labels" else push(sol.plan, self.field)
         low, high = self.field.min(), self.field.max()
         shades = [shade((z - low) / max(high - low, 1e-300)) for z in (self.field, np.asarray(values))]
-        return (replace(source, colors=shades[0]), replace(target, colors=shades[1])), np.asarray(values)
+        shaded = replace(source, colors=shades[0]), replace(target, colors=shades[1])
+        return _grayed(shaded, kept), np.asarray(values)
+
+
+def _grayed(shapes: tuple[Mesh, Mesh], kept: Parts | None) -> tuple[Mesh, Mesh]:
+    """The same where all vertices are gray that are not matched."""
+    if kept is None:
+        return shapes
+    found = list[Mesh]()
+    for mesh, some in zip(shapes, kept.matched, strict=True):
+        assert mesh.colors is not None
+        found.append(replace(mesh, colors=np.where(some[:, None], mesh.colors, LEFT_OUT / 255)))
+    return found[0], found[1]
 
 
 def shade(share: np.ndarray) -> np.ndarray:
@@ -220,6 +261,10 @@ def _facts(
         "points": list(sol.plan.shape),
         "value": sol.value,
         "value_gw": sol.value_gw,
+        "value_features": sol.value_features,
+        "value_marginals": sol.value_marginals,
+        "alpha": sol.alpha,
+        "mass": sol.mass,
     }
     facts |= {"epsilon": sol.epsilon, "scale": list(sol.scale), "marginal_error": sol.plan.marginal_error}
     facts |= {"converged": sol.converged, "status": sol.status.value}
