@@ -218,6 +218,18 @@ def test_mass_is_a_share_of_the_smaller_area():
     )
 
 
+def test_ctrl_c_after_the_search_keeps_the_parts_that_it_found():
+    part, whole, _ = cut()
+
+    def press(event: gromap.Event) -> None:
+        if str(event).startswith("sharpen, step 1"):
+            raise KeyboardInterrupt
+
+    sol = match(part, whole, cost="euclidean", reach=0.1, callback=press)
+    assert (sol.status, sol.epsilon) == (Status.INTERRUPTED, 1e-3)
+    assert sol.matched(0) > 0.9
+
+
 def test_features_of_spaces_have_no_names():
     space = Space.from_mesh(sheet(), cost="euclidean")
     with pytest.raises(ValueError, match="features='wks' are computed from two meshes, and a Space is none"):

@@ -125,8 +125,8 @@ def match(
         told = _prefixed("sharpen", callback)
         end = solve(x, y, epsilon=epsilon, init=sol, seed=seed, progress=progress, callback=told, **given)
     except Interrupted as error:
-        if error.state.is_empty:
-            return _kept(sol)
+        if error.state.is_empty or (sol is not None and sol.plan.wanted is not None):
+            return _kept(sol)  # a state does not know which parts are matched
         _tell(callback, "keep the best so far; Ctrl-C again to leave at once")
         best = solve(x, y, epsilon=temperature, init=error.state, max_iter=1, **given)
         return replace(best, status=Status.INTERRUPTED)
