@@ -18,6 +18,7 @@ from gromap.geometry.embedding import KernelPCA
 FIXED_BYTES = {"cpu": 300 << 20, "cuda": 1 << 30}
 SEARCH_CELLS, SEARCH_MAPS = 400, 400  # axes that the search knows of, at most, and float64 copies of Γ in these
 FINAL_MAPS = 16  # copies of Γ in all axes
+PART_CELLS, PART_PLANS = 150, 1600  # points of a side in the search for parts, and float64 plans between these
 PATIENT, SIGNED, REFINING = 10, 7, 2  # sweeps of eigenvectors: to 1e-9, to 1e-6, from a good guess
 
 
@@ -34,13 +35,16 @@ def linear_memory(pair: Pair, signed: bool = False) -> int:
     for space in (pair.x, pair.y):
         axes = space.likely_axes
         kept += len(space) * (24 * (axes + 8) + 2 * pair.itemsize * axes + 256 * -(-3 * (axes + 1) // 64))
+    if pair.fused is not None:
+        kept += 32 * (pair.fused.left.numel() + pair.fused.right.numel())
     return kept + _before(pair, signed) + FIXED_BYTES[pair.device.type]
 
 
 def _before(pair: Pair, signed: bool) -> int:
+    parts = 8 * PART_PLANS * prod(min(n, PART_CELLS) for n in pair.shape) if pair.relaxed else 0
     axes = [space.likely_axes for space in (pair.x, pair.y)]
     search = 8 * (SEARCH_MAPS * prod(min(k, SEARCH_CELLS) for k in axes) + FINAL_MAPS * prod(axes))
-    return max(search, *(_embedding(space, signed) for space in (pair.x, pair.y)))
+    return max(search + parts, *(_embedding(space, signed) for space in (pair.x, pair.y)))
 
 
 def _embedding(space: Space, signed: bool) -> int:

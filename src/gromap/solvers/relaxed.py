@@ -166,8 +166,9 @@ class RelaxedProblem(CntProblem):
     def carried(self, gamma: Moments, duals: Potentials, fine: RelaxedProblem) -> Moments:
         """The moments of the plan that interpolated potentials give, of mass one."""
         score = fine.score_to(fine, gamma)
-        score = score.truncate(duals.f, duals.g, fine.log_a, fine.log_b)
-        found, rows = fine.correlate(None, score, duals.f + fine.log_a, duals.g + fine.log_b)
+        u, v = duals.f + fine.log_a, duals.g + fine.log_b
+        u = u - (u + score.lse(v)).logsumexp(0)  # of any mass, however small or large
+        found, rows = fine.correlate(None, score, u, v)
         return Moments(*(part / rows.sum() for part in found))
 
 
