@@ -35,6 +35,42 @@ def test_cuda_equals_cpu(dtype, method):
     assert moved.stats.device.startswith("cuda")
 
 
+PARTS = [{"reach": 0.1}, {"mass": 0.6}, {"reach": (None, 0.2), "fused": True}, {"fused": True}]
+
+
+@pytest.mark.parametrize("given", PARTS, ids=str)
+def test_parts_and_features_on_the_gpu(given):
+    """The search has more starts there, and may find a lower minimum."""
+    pair = humans()
+    y = torch.from_numpy(pair.target.vertices[:800]).float()
+    x = torch.from_numpy(pair.source.vertices[:800]).float()[y[:, 1] > y[:, 1].median()]
+    given = dict(given)
+    if given.pop("fused", False):
+        given["features"] = x[:, 1], y[:, 1]
+    here = solve(x, y, method="cnt", epsilon=5e-3, **given)
+    if "features" in given:
+        given["features"] = x[:, 1].cuda(), y[:, 1].cuda()
+    there = solve(x.cuda(), y.cuda(), method="cnt", epsilon=5e-3, **given)
+    assert there.converged
+    assert there.value < 1.01 * here.value + 1e-5
+    assert there.stats.engine == "triton"
+    exact = solve(x.cuda(), y.cuda(), method="kernel", epsilon=5e-3, init=there, **given)
+    assert exact.value == pytest.approx(there.value, rel=0.2)  # of all axes
+    large = solve(x.repeat(8, 1).cuda(), y.repeat(8, 1).cuda(), epsilon=5e-3, reach=0.1)
+    assert large.converged
+
+
+def test_gradients_of_parts_on_the_gpu():
+    x, y, f, g = (torch.randn(n, d, device="cuda", requires_grad=True) for n, d in ((300, 3), (250, 3)) * 2)
+    values = []
+    for to in ("cuda", "cpu"):
+        loss = GromovLoss(epsilon=0.5, reach=1.0, debias=False, cost="sqeuclidean", init="zero")
+        value = loss(x.to(to), y.to(to), features=(f.to(to), g.to(to)))
+        values.append((value.detach().cpu(), *(z.cpu() for z in torch.autograd.grad(value, (x, y, f, g)))))
+    for there, here in zip(*values, strict=True):
+        assert float((there - here).norm()) < 0.02 * float(here.norm())
+
+
 @pytest.mark.parametrize("method", ["lowrank-cost", CntGW(Loop(Sinkhorn(60, update="standard"), adaptive=False))])
 def test_standard_steps_are_replayed_on_the_gpu(method):
     pair = humans()

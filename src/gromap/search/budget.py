@@ -230,6 +230,9 @@ class RelaxedBudget:
     landmark_starts: int = 32
     """Images of each choice that become starts."""
 
+    cuda_times: int = 4
+    """As many of them on a GPU, where a batch of starts takes about as long as one."""
+
     kept: int = 6
     """Plans that go on alone until they settle."""
 

@@ -28,7 +28,6 @@ from gromap.search.proposals import random_starts, sign_flips
 from gromap.solvers.loop import alternate
 from gromap.solvers.protocol import Begin, Loop, Outcome
 from gromap.solvers.relaxed import Moments, RelaxedProblem
-from gromap.transport.backend import fused_for
 from gromap.transport.sinkhorn import Potentials
 from gromap.transport.tiles import cuts
 
@@ -88,7 +87,7 @@ def hunt(pair: DensePair, floor: float, seed: int, starts: int) -> Tensor:
 def _cooled(pair: DensePair, batch: Batch, temperatures: list[float]) -> tuple[Tensor, Batch]:
     """Parts of the batch that stay in a cache, side by side; on a GPU all of it."""
     count, size = len(batch.p), batch.cross[0].numel()
-    some = count if fused_for(batch.cross) else max(1, pair.budget.entries // size)
+    some = count if batch.cross.is_cuda else max(1, pair.budget.entries // size)
     ends = side_by_side(lambda k: pair.cool(batch.take(k), temperatures), cuts(count, -(-count // some)))
     pi, batches = zip(*ends, strict=True)
     return torch.cat(pi), Batch(*(torch.cat(z) for z in zip(*batches, strict=True)))
@@ -142,7 +141,7 @@ def _images(
     apart = [(2 * pair.alpha / LANDMARKS**2) * (far - inner[i, j]).square() for i, j in ((0, 1), (0, 2), (1, 2))]
     score = own[0][:, None, None] + own[1][:, None] + own[2]
     score = score + apart[0][:, :, None] + apart[1][:, None] + apart[2]
-    count = budget.landmark_starts
+    count = budget.landmark_starts * (budget.cuda_times if cx.is_cuda else 1)
     best = score.flatten().topk(min(4 * count, score.numel()), largest=False).indices
     images = near[torch.stack([best // len(near) ** 2, best // len(near) % len(near), best % len(near)], 1)]
     values = list[Tensor]()

@@ -18,7 +18,8 @@ from gromap.geometry.embedding import KernelPCA
 FIXED_BYTES = {"cpu": 300 << 20, "cuda": 1 << 30}
 SEARCH_CELLS, SEARCH_MAPS = 400, 400  # axes that the search knows of, at most, and float64 copies of Γ in these
 FINAL_MAPS = 16  # copies of Γ in all axes
-PART_CELLS, PART_PLANS = 150, 1600  # points of a side in the search for parts, and float64 plans between these
+PART_CELLS = 150  # points of a side in the search for parts
+PART_PLANS = {"cpu": 1600, "cuda": 6400}  # float64 plans between these
 PATIENT, SIGNED, REFINING = 10, 7, 2  # sweeps of eigenvectors: to 1e-9, to 1e-6, from a good guess
 
 
@@ -41,7 +42,7 @@ def linear_memory(pair: Pair, signed: bool = False) -> int:
 
 
 def _before(pair: Pair, signed: bool) -> int:
-    parts = 8 * PART_PLANS * prod(min(n, PART_CELLS) for n in pair.shape) if pair.relaxed else 0
+    parts = 8 * PART_PLANS[pair.device.type] * prod(min(n, PART_CELLS) for n in pair.shape) if pair.relaxed else 0
     axes = [space.likely_axes for space in (pair.x, pair.y)]
     search = 8 * (SEARCH_MAPS * prod(min(k, SEARCH_CELLS) for k in axes) + FINAL_MAPS * prod(axes))
     return max(search + parts, *(_embedding(space, signed) for space in (pair.x, pair.y)))
