@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -42,7 +43,7 @@ def main() -> None:
         x, y = surface_pair("human", n, 0, device)
         features = x[:, 1], y[:, 1]
         for name, given in {"fixed": {}, "reach": {"reach": 0.1}, "both": {"reach": 0.1, "features": features}}.items():
-            sol, seconds = second(lambda given=given: gromap.solve(x, y, **given))
+            sol, seconds = second(partial(gromap.solve, x, y, **given))
             steps = f"{len(sol.history['energy'])}, {int(sol.history['inner_steps'].sum())}"
             row = {"points": str(n), "what": name, "s": f"{seconds:.3f}", "steps": steps, "status": sol.status.name}
             rows.append(row | {"value": f"{sol.value:.6f}"} | {k: f"{v:.3f}" for k, v in sol.stats.seconds.items()})

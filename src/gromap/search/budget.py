@@ -239,5 +239,11 @@ class RelaxedBudget:
     settled_steps: int = 20
     """Outer steps of each of these at one temperature, at most."""
 
+    tol: float = 1e-4
+    """Of these, as in `Loop`, where marginals have no caps."""
+
+    gap: float = 0.15
+    """How far above the lowest of the starts they may be, relatively, without caps."""
+
     same: float = 0.3
     """Mass in which two plans of which one goes on differ, at least."""

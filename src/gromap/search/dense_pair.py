@@ -101,9 +101,10 @@ class DensePair:
 
     def distinct(self, pi: Tensor, value: Tensor) -> list[int]:
         """The lowest plans that differ in more than a share of their mass."""
-        found = list[int]()
+        found, lowest = list[int](), float(value.min())
+        most = math.inf if self.problem.most else lowest + self.budget.gap * abs(lowest)  # caps change the order
         for k in tolist(value.argsort()):
-            if len(found) == self.budget.kept or not math.isfinite(float(value[k])):
+            if len(found) == self.budget.kept or not float(value[k]) <= most:
                 break
             if all(float((pi[k] - pi[j]).abs().sum()) > self.budget.same for j in found):
                 found.append(k)

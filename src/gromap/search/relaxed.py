@@ -42,7 +42,8 @@ def relaxed_start(
     small = problem.coarser(*(k if k <= budget.whole else budget.cells for k in (n, m)))
     assert isinstance(small, RelaxedProblem)
     pair, best = DensePair(small, budget), None
-    rough = replace(loop.rough(), max_iter=budget.settled_steps, max_steps=4 * loop.sinkhorn.steps)
+    tol = loop.tol if problem.most else max(loop.tol, budget.tol)  # caps are met slowly, and best while it is cheap
+    rough = replace(loop.rough(), max_iter=budget.settled_steps, tol=tol)
     floor = max(problem.eps, budget.floor * pair.heat)
     for plan in hunt(pair, floor, seed, starts):
         end = _annealed(small, small.moments_of(plan), ladder(2 * floor, problem.eps, 2.0), rough)
