@@ -102,9 +102,9 @@ class DensePair:
     def distinct(self, pi: Tensor, value: Tensor) -> list[int]:
         """The lowest plans that differ in more than a share of their mass."""
         found, lowest = list[int](), float(value.min())
-        most = math.inf if self.problem.most else lowest + self.budget.gap * abs(lowest)  # caps change the order
+        gap = math.inf if self.problem.most else self.budget.gap * abs(lowest)  # caps change the order
         for k in tolist(value.argsort()):
-            if len(found) == self.budget.kept or not float(value[k]) <= most:
+            if len(found) == self.budget.kept or not float(value[k]) - lowest <= gap:
                 break
             if all(float((pi[k] - pi[j]).abs().sum()) > self.budget.same for j in found):
                 found.append(k)
