@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -46,6 +46,8 @@ class Pair:
     most: tuple[float, float] | None = None  # times the weights, of a plan of mass one that matches parts
 
     def __post_init__(self) -> None:
+        left, right = (math.inf if one > FIRM * self.energy_unit else one for one in self.rho)
+        object.__setattr__(self, "rho", (left, right))
         rounding = torch.finfo(self.dtype).eps
         largest = (self.x.extent / self.units[0]) * (self.y.extent / self.units[1])
         least, most = COLDEST * rounding * largest, HOTTEST / rounding * self.energy_unit
@@ -104,9 +106,7 @@ class Pair:
             fused = None
         else:
             fused = feature_cost_of(features, alpha, feature_cost, weights, scale is not None, seed)
-        pair = cls(x, y, eps, units, seed, fused, rho, most)
-        left, right = (math.inf if one > FIRM * pair.energy_unit else one for one in rho)
-        return replace(pair, rho=(left, right))
+        return cls(x, y, eps, units, seed, fused, rho, most)
 
     @property
     def relaxed(self) -> bool:
