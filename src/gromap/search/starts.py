@@ -263,28 +263,16 @@ def _of_solution(init: Solution | State, pair: Pair, method: str) -> Start:
     if plan is None and state.is_empty:
         return Search()
     fits = plan is not None and plan.shape == pair.shape
-    if pair.relaxed:
-        return _of_relaxed(init, pair)
-    if state.f is not None and state.g is not None and (len(state.f), len(state.g)) == pair.shape:
+    duals = None if state.f is None or state.g is None else Potentials(state.f, state.g)
+    if pair.relaxed and plan is not None and fits:
+        return Moved(plan, None if plan.wanted is None else duals)
+    if not pair.relaxed and duals is not None and (len(duals.f), len(duals.g)) == pair.shape:
         return Continued(state, plan if fits else None)
-    if isinstance(init, Solution) and fits:
+    if not pair.relaxed and isinstance(init, Solution) and fits:
         return GivenPlan(init.plan, (init.stats.method, init.epsilon) == (method, pair.eps))
     if state.gamma is None:
         raise ValueError("init is a solution without a linear map, between other points: it says nothing about these.")
     return LinearMap(state.gamma)
-
-
-def _of_relaxed(init: Solution | State, pair: Pair) -> Start:
-    """The same where marginals are not fixed."""
-    if isinstance(init, Solution) and init.plan.shape == pair.shape:
-        f, g = init.state.f, init.state.g
-        if init.plan.wanted is None or f is None or g is None:
-            return Moved(init.plan)
-        return Moved(init.plan, Potentials(f, g))
-    gamma = init.state.gamma if isinstance(init, Solution) else init.gamma
-    if gamma is None:
-        raise ValueError("init is a solution without a linear map, between other points: it says nothing about these.")
-    return LinearMap(gamma)
 
 
 def _of_array(given: Tensor, pair: Pair) -> Start:
