@@ -72,11 +72,7 @@ def feature_cost_of(
     """From a pair of features as the user gives them, in their own unit: the squared radius that
     holds nine tenths of both clouds together. own_unit: False takes them as they are."""
     number = _options.balance(alpha)
-    if not isinstance(features, tuple | list) or len(cast("Any", features)) != 2:
-        raise ValueError("features are a pair (F, G): those of the points of X, and those of the points of Y.")
-    given = cast("tuple[Any, Any]", features)
-    if any(z is None for z in given):
-        raise ValueError("features are missing on one side: both X and Y need them.")
+    given = both_sides(features)
     for z, w, name in zip(given, weights, "XY", strict=True):
         if np.ndim(z) not in (1, 2) or len(z) != len(w):
             raise ValueError(
@@ -103,6 +99,16 @@ def feature_cost_of(
     embedded = space.embedding.features / (space.scale if own_unit else 1.0) ** 0.5
     left, right = (z.to(like) for z in (embedded[: len(f)], embedded[len(f) :]))
     return FeatureCost(number, left.square().sum(1), right.square().sum(1), -2 * left, right)
+
+
+def both_sides(features: Any) -> tuple[Any, Any]:
+    """The features of X and those of Y."""
+    if not isinstance(features, tuple | list) or len(cast("Any", features)) != 2:
+        raise ValueError("features are a pair (F, G): those of the points of X, and those of the points of Y.")
+    left, right = cast("tuple[Any, Any]", features)
+    if left is None or right is None:
+        raise ValueError("features are missing on one side: both X and Y need them.")
+    return left, right
 
 
 def _is_labels(z: Any) -> bool:

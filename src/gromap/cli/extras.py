@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from gromap import _options
-from gromap._files import read_array
+from gromap._pair import ALPHA
+from gromap.cli import inputs
 from gromap.mesh import Mesh
 from gromap.mesh.descriptors import KINDS, pair_of_descriptors
 
@@ -39,7 +40,7 @@ class Extras:
             raise ValueError("--alpha is what distances count beside features: give --features too.")
         _options.part(mass, (1.0, 1.0))
         found = (PARTIAL, PARTIAL) if partial else None if reach is None else _reach(reach)
-        return cls(found, mass, features, 0.5 if alpha is None else _options.balance(alpha))
+        return cls(found, mass, features, ALPHA if alpha is None else _options.balance(alpha))
 
     @property
     def partly(self) -> bool:
@@ -87,13 +88,7 @@ def _reach(text: str) -> tuple[float | None, float | None]:
 
 
 def _rows(path: Path, mesh: Mesh) -> np.ndarray:
-    if not path.is_file():
-        raise FileNotFoundError(f"there is no file {path} of features: check its name.")
-    try:
-        array = read_array(path)
-    except ValueError as error:
-        raise ValueError(f"{path} is no file of features: {error}.") from error
-    n = len(mesh.vertices)
+    array, n = inputs.array(path, "of features"), len(mesh.vertices)
     if array.ndim not in (1, 2) or len(array) != n or not array.size or not np.isfinite(array).all():
         raise ValueError(
             f"{path} must hold finite numbers, a row for each of the {n} vertices of {mesh.name}; got {array.dtype} "

@@ -103,6 +103,16 @@ def device(name: str | None, points: int) -> str:
     return str(_options.device(name))
 
 
+def array(path: Path, what: str) -> np.ndarray:
+    """The numbers of a NPY file."""
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no file {path} {what}: check its name.")
+    try:
+        return read_array(path)
+    except ValueError as error:
+        raise ValueError(f"{path} is no file {what}: {error}.") from error
+
+
 def integers(path: Path, what: str, columns: int) -> np.ndarray:
     """Whole numbers in a text, CSV or NPY file.  (n, columns)"""
     if not path.is_file():

@@ -10,7 +10,6 @@ import numpy as np
 
 import gromap
 from gromap import _check
-from gromap._files import read_array
 from gromap.cli import folder, inputs
 from gromap.cli.extras import Extras
 from gromap.cli.show import Show
@@ -182,12 +181,7 @@ class Transfer:
             raise ValueError(
                 f"--transfer is colors, texture or a .npy file with a value for each source vertex, got {text!r}."
             )
-        if not path.is_file():
-            raise FileNotFoundError(f"there is no file {path} to carry over: check its name.")
-        try:
-            values = read_array(path)
-        except ValueError as error:
-            raise ValueError(f"{path} cannot be carried over: {error}.") from error
+        values = inputs.array(path, "to carry over")
         if values.shape != (n,) or values.dtype.kind not in "biuf" or not np.isfinite(values).all():
             raise ValueError(
                 f"{path} must hold {n} finite numbers, one for each source vertex; got {values.dtype} {values.shape}."

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from gromap import _check, _options
-from gromap._features import feature_cost_of
+from gromap._features import both_sides, feature_cost_of
 from gromap._pair import ALPHA, LARGE, Pair, spaces_of
 from gromap._plan import Plan
 from gromap._solution import Status
@@ -169,12 +169,7 @@ class GromovLoss(torch.nn.Module):
             return None, None
         if self.debias:
             raise ValueError("SGW_ε knows no features: with features= build the loss with debias=False, for GW_ε.")
-        if not isinstance(features, tuple | list) or len(cast("Any", features)) != 2:
-            raise ValueError("features are a pair (F, G): those of the points of X, and those of the points of Y.")
-        F, G = cast("tuple[Any, Any]", features)
-        if F is None or G is None:
-            raise ValueError("features are missing on one side: both X and Y need them.")
-        return F, G
+        return both_sides(features)
 
     def memory(self, X: Tensor, Y: Tensor, n: int, m: int) -> int:
         """Bytes that a call takes at most, about, between n points like those of X and m like those

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from gromap import _check
-from gromap._pair import default_device
+from gromap._pair import ALPHA, default_device
 from gromap._progress import Event, Progress
 from gromap._solution import Interrupted, Solution, Status
 from gromap._solve import solve
@@ -41,7 +41,7 @@ def match(
     dim: Any = "auto",
     init: Any = "auto",
     features: Any = None,
-    alpha: float = 0.5,
+    alpha: float = ALPHA,
     feature_cost: Any = None,
     reach: Any = None,
     mass: float | None = None,
