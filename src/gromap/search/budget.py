@@ -201,7 +201,10 @@ class RelaxedBudget:
     """Ratio of two temperatures."""
 
     races: tuple[int, int] = (3, 6)
-    """Steps after each of which the lower two fifths go on."""
+    """Steps after each of which only the lowest go on."""
+
+    racers: float = 0.4
+    """The share that does."""
 
     settling: int = 4
     """Outer steps at the last temperature."""

@@ -44,9 +44,10 @@ class DensePair:
         self.x, self.y = problem.x.double(), problem.y.double()
         sides = (self.x, problem.x_norms.double()), (self.y, problem.y_norms.double())
         self.cx, self.cy = (s[:, None] + s - 2 * z @ z.mT for z, s in sides)
+        self.squares = self.cx.square(), self.cy.square()
         self.alpha, fused = problem.alpha, problem.fused
         self.linear = None if fused is None else (1 - self.alpha) * fused.cost().double()
-        spread = (w @ c.square() @ w for c, w in ((self.cx, self.a), (self.cy, self.b)))
+        spread = (w @ c @ w for c, w in zip(self.squares, (self.a, self.b), strict=True))
         self.heat = max(self.alpha, 0.05) * 2 * math.sqrt(math.prod(map(float, spread)))
         left, right = (max(rho, budget.soft * self.heat) for rho in problem.rho)
         if problem.most is not None:
@@ -78,8 +79,8 @@ class DensePair:
         score = (4 * self.alpha / eps) * batch.cross
         if self.linear is not None:
             score = score - self.linear / eps
-        sides = (self.cx, batch.p), (self.cy, batch.q)
-        anchor = torch.cat([-(2 * self.alpha / eps) * p @ c.square() for c, p in sides], -1)
+        sides = zip(self.squares, (batch.p, batch.q), strict=True)
+        anchor = torch.cat([-(2 * self.alpha / eps) * p @ c for c, p in sides], -1)
         to = marginals_of(log_a, log_b, anchor, eps, self.rho, None)
         start = Potentials(batch.f / eps, batch.g / eps)
         end = sinkhorn(Dense(score), to, start, Sinkhorn(self.budget.sinkhorn_steps, tol=1e-2))
@@ -89,7 +90,7 @@ class DensePair:
     def value(self, pi: Tensor, batch: Batch, eps: float) -> Tensor:
         """Of plans of mass one, and of what comes after them.  (B,)"""
         p, q = batch.p, batch.q
-        loss = ((p @ self.cx.square()) * p).sum(1) + ((q @ self.cy.square()) * q).sum(1)
+        loss = ((p @ self.squares[0]) * p).sum(1) + ((q @ self.squares[1]) * q).sum(1)
         loss = loss - 2 * (batch.cross * pi).sum((1, 2))
         value = self.alpha * loss + eps * _kl(pi.flatten(1), torch.outer(self.a, self.b).flatten())
         if self.linear is not None:

@@ -56,11 +56,10 @@ def relaxed_start(
 
 def _annealed(problem: RelaxedProblem, state: Moments, temperatures: list[float], loop: Loop) -> Outcome:
     """Where a plan ends that settles at each of some temperatures."""
-    *hot, cold = temperatures
-    if hot:
-        state = _annealed(problem, state, hot, loop).gamma
-    here = problem.at(cold)
-    return alternate(here, Begin(state, here.zero_potentials()), loop)
+    *hot, cold = (problem.at(eps) for eps in temperatures)
+    for here in hot:
+        state = alternate(here, Begin(state, here.zero_potentials()), loop).gamma
+    return alternate(cold, Begin(state, cold.zero_potentials()), loop)
 
 
 def hunt(pair: DensePair, floor: float, seed: int, starts: int) -> Tensor:
@@ -69,14 +68,19 @@ def hunt(pair: DensePair, floor: float, seed: int, starts: int) -> Tensor:
     sx, sy = ((w @ z.square()).sqrt() for z, w in ((pair.x, pair.a), (pair.y, pair.b)))
     gamma = torch.cat([sign_flips(sx, sy, budget.flipped_axes), random_starts(sx, sy, starts, seed)])
     warm = max(budget.warm * pair.heat, floor)
-    slow = ladder(budget.hot * pair.heat, warm, budget.cooling)[:-1]
-    _, batch = _cooled(pair, pair.around_weights(gamma), slow) if slow else (None, pair.around_weights(gamma))
+    batch, slow = pair.around_weights(gamma), ladder(budget.hot * pair.heat, warm, budget.cooling)[:-1]
+    if slow:
+        batch = _cooled(pair, batch, slow)[1]
     if starts > 0:
         batch = batch.join(pair.of(landmark_plans(pair, seed, budget)))
     rungs = ladder(warm, floor, budget.cooling) + [floor] * budget.settling
     first, then = budget.races
     pi, value = torch.empty(0), torch.empty(0)
-    for temperatures, share in ((rungs[:first], 0.4), (rungs[first:then], 0.4), (rungs[then:], 1.0)):
+    for temperatures, share in (
+        (rungs[:first], budget.racers),
+        (rungs[first:then], budget.racers),
+        (rungs[then:], 1.0),
+    ):
         if temperatures:
             pi, batch = _cooled(pair, batch, temperatures)
             value = pair.value(pi, batch, temperatures[-1])
