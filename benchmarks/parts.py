@@ -2,7 +2,7 @@
 fixed, relaxed, and partial.
 
     python benchmarks/parts.py                        # all parts, points and seeds
-    python benchmarks/parts.py --parts leg --seeds 3 --reach 0.1 --mass 0.95
+    python benchmarks/parts.py --parts leg --seeds 3 --reach 0.1 --mass 0.95 --features wks
 
 A part is cut from the mesh by planes, and embedded by itself (distances along the surface, R^8);
 points are drawn by their area from the vertices of both shapes, independently. Errors are straight
@@ -29,6 +29,7 @@ from gromap.bench.machine import add_options, describe, table, use
 from gromap.bench.shapes import data_folder
 from gromap.mesh import Mesh, read_mesh
 from gromap.mesh.cache import cached_embedding
+from gromap.mesh.descriptors import pair_of_descriptors
 
 Keep = Callable[[np.ndarray], np.ndarray]
 PARTS: dict[str, tuple[str, str, str, Keep]] = {  # source, target, left/right map, vertices that are kept
@@ -46,10 +47,11 @@ class Cloud:
     points: np.ndarray
     vertices: np.ndarray
     areas: np.ndarray
+    rows: np.ndarray  # of the embedded mesh
 
     def draw(self, n: int, rng: np.random.Generator) -> Cloud:
         k = rng.choice(len(self.points), min(n, len(self.points)), replace=False, p=self.areas / self.areas.sum())
-        return Cloud(self.points[k], self.vertices[k], self.areas[k])
+        return Cloud(self.points[k], self.vertices[k], self.areas[k], self.rows[k])
 
 
 @cache
@@ -57,14 +59,26 @@ def mesh(name: str) -> Mesh:
     return read_mesh(data_folder() / "poses" / f"{name}.ply")
 
 
-def cloud(name: str, keep: Keep | None = None) -> Cloud:
-    """All vertices of a mesh, or of its part."""
+@cache
+def signatures(name: str, kind: str) -> tuple[np.ndarray, np.ndarray]:
+    """Descriptors of all vertices of one of PARTS, and of its target."""
+    source, target, _, keep = PARTS[name]
+    return pair_of_descriptors(cut(source, keep)[0], mesh(target), kind, one_unit=True)
+
+
+def cut(name: str, keep: Keep | None) -> tuple[Mesh, np.ndarray]:
+    """A part of a mesh, and its vertices in the whole one."""
     whole = mesh(name)
     kept = np.ones(len(whole.vertices), bool) if keep is None else keep(whole.vertices)
     faces = whole.faces[kept[whole.faces].all(1)]
     used = np.unique(faces)
-    part = Mesh(whole.vertices[used], np.searchsorted(used, faces))
-    return Cloud(cached_embedding(part).points, used, part.vertex_areas())
+    return Mesh(whole.vertices[used], np.searchsorted(used, faces)), used
+
+
+def cloud(name: str, keep: Keep | None = None) -> Cloud:
+    """All vertices of a mesh, or of its part."""
+    part, used = cut(name, keep)
+    return Cloud(cached_embedding(part).points, used, part.vertex_areas(), np.arange(len(used)))
 
 
 @dataclass(frozen=True)
@@ -127,6 +141,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--reach", type=float, nargs="*", default=[0.1])
     parser.add_argument("--mass", type=float, nargs="*", default=[0.95])
+    parser.add_argument("--features", choices=["wks", "hks"], help="also with these, alpha = 0.8")
     parser.add_argument("--truth", action="store_true", help="also go on from the true match")
     add_options(parser)
     options = parser.parse_args()
@@ -134,6 +149,8 @@ def main() -> None:
     print(describe(device))
     kinds: dict[str, dict[str, Any]] = {"balanced": {}}
     kinds |= {f"reach {r:g}": {"reach": r} for r in options.reach} | {f"mass {m:g}": {"mass": m} for m in options.mass}
+    if options.features:
+        kinds |= {f"reach {r:g}, {options.features}": {"reach": r, "alpha": 0.8} for r in options.reach}
     rows = list[dict[str, str]]()
     for name in options.parts:
         for seed in range(options.seeds):
@@ -143,6 +160,9 @@ def main() -> None:
             row = {"part": name, "seed": str(seed), "floor": f"{100 * floor:.2f}", "whole": f"{100 * best:.2f}"}
             for text, given in kinds.items():
                 kind = given | (case.weights() if "mass" in given else {})
+                if "alpha" in given:
+                    left, right = signatures(name, options.features)
+                    kind |= {"features": (left[case.source.rows], right[case.target.rows])}
                 sol, seconds = solved(case, options.epsilon, seed, device, **kind)
                 row[text], row[f"value, {text}"] = f"{100 * case.error(sol.map()):.2f}", f"{sol.value:.5f}"
                 row[f"s, {text}"] = f"{seconds:.1f}"
