@@ -14,6 +14,7 @@ from scipy.special import xlogy
 from gromap import CntGW, GromovLoss, KernelGW, Loop, Multiscale, Search, Sinkhorn, landmarks, load, solve
 from gromap._pair import Pair
 from gromap.search.starts import Moved
+from gromap.solvers.embedded import TRUNCATED_PAIRS
 from gromap.solvers.relaxed import Moments, RelaxedProblem, embedded_problem
 from gromap.solvers.run import solve_pair
 from gromap.transport import Dense
@@ -142,6 +143,29 @@ def test_precisions_agree():
 
 
 RHOMBUS = np.array([[-1.0, 0], [1, 0], [0, 0.15], [0, -0.15]])
+
+
+KEPT: list[dict[str, Any]] = [{"reach": 0.2}, {"reach": (0, 0.1)}, {"mass": 0.5}]
+
+
+@pytest.mark.parametrize("kind", KEPT, ids=str)
+def test_left_out_tiles_change_nothing(kind, monkeypatch):
+    """Also for points that are hardly matched, whose whole row is far below their weight."""
+    monkeypatch.setitem(TRUNCATED_PAIRS, "cpu", 1)
+    rng = np.random.default_rng(0)
+    t = np.sort(rng.uniform(size=1100))
+    x = np.stack([4 * t, t**2, 0.3 * np.sin(9 * t)], 1)
+    y = x[:1000] @ rotation(3, 1)
+    x[1000:, 2] += 2
+    given: dict[str, Any] = {"epsilon": 2e-3, "init": np.arange(1100).clip(max=999), "scale": 1.5, **kind}
+    some = solve(x, y, method=CntGW(truncation=1e-4), **given)
+    every = solve(x, y, method=CntGW(truncation=None), **given)
+    assert some.stats.tiles is not None
+    assert some.stats.tiles < 0.8
+    assert some.status == every.status
+    assert some.value == pytest.approx(every.value, rel=1e-3)
+    np.testing.assert_allclose(some.kept_X, every.kept_X, atol=2e-2)
+    np.testing.assert_allclose(some.kept_Y, every.kept_Y, atol=2e-2)
 
 
 @pytest.mark.parametrize("method", [CntGW(), KernelGW()])

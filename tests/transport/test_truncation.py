@@ -71,6 +71,20 @@ def test_the_neglected_mass_is_bounded(loss):
     assert float((near.mT.lse(u) - score.mT.lse(u)).abs().max()) < 1.1 * loss
 
 
+def test_no_row_loses_much_of_what_it_holds():
+    """Where marginals are not fixed, a row may hold far less than its weight."""
+    score, f, g, log_a, log_b = transport(1500, 1300)
+    held = -60 * torch.rand(1500, dtype=torch.float64), torch.zeros(1300, dtype=torch.float64)
+    u, v = f + held[0] + log_a, g + log_b
+    near = score.truncate(f + held[0], g, log_a, log_b, held)
+    assert near.tile_share is not None
+    assert near.tile_share < 0.6
+    for full, part in zip(score.sums(u, v), near.sums(u, v), strict=True):
+        assert bool((full - part <= 1.1e-4 * full).all())
+    less = score.truncate(f + held[0], g, log_a, log_b)
+    assert float(((score.sums(u, v)[0] - less.sums(u, v)[0]) / score.sums(u, v)[0]).max()) > 0.9
+
+
 def test_tiles_left_out_hold_nothing_large():
     score, f, g, log_a, log_b = transport(1400, 1250)
     near = score.truncate(f, g, log_a, log_b)

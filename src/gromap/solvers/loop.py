@@ -98,7 +98,7 @@ def alternate(
             if options.adaptive and inner < options.max_steps and float(duals.error.max()) > UNFINISHED:
                 inner = min(2 * inner, options.max_steps)
                 continue  # with the same Γ
-            score = score.truncate(duals.f, duals.g, problem.log_a, problem.log_b)
+            score = to.truncated(score, torch.cat([duals.f, duals.g], -1))
             new, rows = problem.correlate(gamma, score, duals.f + problem.log_a, duals.g + problem.log_b)  # 6, 7
             energy, change = problem.energy(gamma, new, problem.eps * to.dual(duals.f, duals.g, rows))
             known, moved, error = _read(energy, change, duals.error)

@@ -176,8 +176,6 @@ def embedded_problem(
     pair: Pair, truncation: float | None = None, exact: tuple[ExactSide, ExactSide] | None = None
 ) -> CntProblem:
     """The pair as a problem between embeddings, whatever solver it is for."""
-    if pair.relaxed:  # a row that is hardly matched would lose all of its tiles, and its sum
-        truncation = None
     given = *pair.features, *pair.weights, pair.eps, truncation, exact, pair.energy_unit, pair, pair.fused
     return RelaxedProblem(*given, pair.rho, pair.most) if pair.relaxed else CntProblem(*given)
 

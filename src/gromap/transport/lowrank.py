@@ -18,7 +18,7 @@ from gromap._torch import split, tolist, untyped
 from gromap.transport import tiles
 from gromap.transport.backend import fused_for
 from gromap.transport.gradient import once
-from gromap.transport.score import Score
+from gromap.transport.score import Held, Score
 from gromap.transport.tiles import LOG2E, Block, Blocks, Fill, flat
 from gromap.transport.truncation import Grid, Tiles, active_tiles
 
@@ -110,10 +110,10 @@ class LowRank(Score):
         assert self.grid is not None
         return LowRank(self.q[self.grid.rows.order], self.k[self.grid.cols.order])
 
-    def truncate(self, f: Tensor, g: Tensor, log_a: Tensor, log_b: Tensor) -> LowRank:
+    def truncate(self, f: Tensor, g: Tensor, log_a: Tensor, log_b: Tensor, held: Held = None) -> LowRank:
         if self.grid is None:
             return self
-        found = active_tiles(self.ordered.q, self.ordered.k, self.grid, f, g, log_a, log_b)
+        found = active_tiles(self.ordered.q, self.ordered.k, self.grid, f, g, log_a, log_b, held)
         return self if found is None else Truncated(self.q, self.k, self.grid, self, found)
 
     def flatten(self) -> LowRank:
@@ -152,8 +152,8 @@ class Truncated(LowRank):
     def full(self) -> LowRank:
         return self._parts[0]
 
-    def truncate(self, f: Tensor, g: Tensor, log_a: Tensor, log_b: Tensor) -> LowRank:
-        return self.full.truncate(f, g, log_a, log_b)
+    def truncate(self, f: Tensor, g: Tensor, log_a: Tensor, log_b: Tensor, held: Held = None) -> LowRank:
+        return self.full.truncate(f, g, log_a, log_b, held)
 
     @property
     def tile_share(self) -> float:

@@ -21,8 +21,9 @@ import math
 import torch
 from torch import Tensor
 
-from gromap.transport.score import Score
+from gromap.transport.score import Held, Score
 
+LEAST_HELD = 1e-6  # share of its weight that a point with a cap holds, below which it may lose it: a rounding error
 NOTHING = -80.0  # log of a share of a weight, below which it may be anything
 FREE = math.inf  # κ of a marginal that is free
 
@@ -50,6 +51,15 @@ class Marginals:
         """Twice the step that z asks for where π has these row and column sums, and the sums that
         it should have.  (..., N + M) twice"""
         return total.log() - self.log, self.mass
+
+    def held(self, z: Tensor) -> Held:
+        """Log of the share of its weight that each row and column holds; None = all of it.
+        (..., N), (..., M)"""
+        return None
+
+    def truncated(self, score: Score, z: Tensor) -> Score:
+        """The score without the tiles that hold no mass."""
+        return score.truncate(*self.split(z), self.log_a, self.log_b, self.held(z))
 
     def half_step(self, score: Score, z: Tensor, side: int) -> Tensor:
         """The potentials of the rows (side 0) or columns (1) that are best for those of the others.
@@ -92,13 +102,20 @@ class SoftMarginals(Marginals):
     def residual(self, total: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
         mass = total[..., : self.n].sum(-1, keepdim=True)
         away = z - self.anchor - self._shifts(z)
-        free = self.tau == 0
-        rate = torch.where(free, 0.0, (1 - self.tau) / self.tau.clamp(min=1e-30))
-        want = torch.where(free, total / mass, (self.log - rate * away).exp())
+        want = torch.where(self.tau == 0, total / mass, (self.log - self._rate * away).exp())
         ratio = total.log() - self.log
         # where little is wanted, nothing at all is near enough
         ratio = torch.where(self.tau < 1, ratio.clamp(min=NOTHING), ratio)
         return self.tau * ratio + (1 - self.tau) * (away + mass.log()), want
+
+    def held(self, z: Tensor) -> Held:
+        """Where a marginal is free, this is not known, and the whole weight stands for it."""
+        return self.split(-self._rate * (z - self.anchor - self._shifts(z)))
+
+    @property
+    def _rate(self) -> Tensor:
+        """κ of each row and column, 0 where it is free.  (N + M,)"""
+        return torch.where(self.tau == 0, 0.0, (1 - self.tau) / self.tau.clamp(min=1e-30))
 
     def close(self, lse: Tensor, level: Tensor, side: int) -> Tensor:
         """With the plan brought to mass one, where the marginal is not fixed."""
@@ -148,6 +165,10 @@ class PartialMarginals(Marginals):
     def residual(self, total: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
         left, full = self._left(z), (self.log + self.log_most).exp()
         return (total + left).log() - self.log - self.log_most, full - left
+
+    def held(self, z: Tensor) -> Held:
+        kept = (self.log_most.exp() - self._left(z) / self.log.exp()).clamp(min=LEAST_HELD)
+        return self.split(torch.where(self.empty, 0.0, kept.log()))
 
     def close(self, lse: Tensor, level: Tensor, side: int) -> Tensor:
         rest, most = self.most[side] - 1, math.log(self.most[side])

@@ -32,6 +32,7 @@ from gromap.transport import tiles
 from gromap.transport.gradient import once
 from gromap.transport.tiles import LOG2E, Block, Blocks, Fill, flat
 
+Held = tuple[Tensor, Tensor] | None  # of `truncate`
 GRAPH_ENTRIES = 1 << 24  # of a dense score that a CUDA graph may copy: with more, a step outlasts its launch anyway
 
 
@@ -130,8 +131,11 @@ class Score(Blocks):
         """Whether `truncate` may leave out tiles."""
         return False
 
-    def truncate(self, f: Tensor, g: Tensor, log_a: Tensor, log_b: Tensor) -> Score:
-        """The same score without the tiles that hold no mass at the potentials f and g, in nats."""
+    def truncate(self, f: Tensor, g: Tensor, log_a: Tensor, log_b: Tensor, held: Held = None) -> Score:
+        """The same score without the tiles that hold no mass at the potentials f and g, in nats.
+
+        held: log of the share of its weight that each row and column holds, None = all of it.
+        """
         return self
 
     @property

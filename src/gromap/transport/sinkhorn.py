@@ -140,7 +140,7 @@ def sinkhorn(
     n, steps = 0, None
     while n < options.steps:  # for n = 0 to n_inner - 1
         if truncates and (n == 0 or n % TRUNCATE_EVERY == 1):
-            used, steps = score.truncate(*to.split(state[1]), to.log_a, to.log_b), None
+            used, steps = to.truncated(score, state[1]), None
         if steps is None or n == 1:
             worth = not truncates and options.steps - n >= 3 * look
             steps = graph.steps(advance, used, state, worth, first=n == 0)

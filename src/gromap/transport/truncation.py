@@ -10,7 +10,9 @@ and j in cell J around d_J,
 
 which is tight up to the product of the two radii, however far apart the clouds are, and takes a
 64th of a full sweep or less. A tile with bound < log τ has π_ij < τ a_i b_j: without all of these,
-every row and column sum loses less than a share τ.
+every row and column sum loses less than a share τ. Where marginals are not fixed, and row i holds
+exp(u_i) a_i, the same bound of s_ij + (f_i - u_i) + g_j tells what the row loses of that; a tile is
+left out where neither its rows nor its columns miss it.
 """
 
 from __future__ import annotations
@@ -108,22 +110,41 @@ def split_cells(x: Tensor, size: int | None = None) -> Cells:
     return Cells(order, place, size)
 
 
-def active_tiles(q: Tensor, k: Tensor, grid: Grid, f: Tensor, g: Tensor, log_a: Tensor, log_b: Tensor) -> Tiles | None:
+def active_tiles(
+    q: Tensor,
+    k: Tensor,
+    grid: Grid,
+    f: Tensor,
+    g: Tensor,
+    log_a: Tensor,
+    log_b: Tensor,
+    held: tuple[Tensor, Tensor] | None = None,
+) -> Tiles | None:
     """The tiles that hold more than a share τ of some row or column at the potentials f and g,
     in nats.
 
     q, k: (N, R) and (M, R), in the order of their cells; f, g, log_a, log_b: in the order of the
-    points. None where so many tiles are active that a full sweep is faster. Waits for the device
-    once.
+    points. held: log of the share of its weight that each row and column holds, None = all of it.
+    None where so many tiles are active that a full sweep is faster. Waits for the device once.
     """
     rows, cols, loss = grid
     q, k = _by_cell(q, rows.size), _by_cell(k, cols.size)  # (cells, size, R)
     c, d = q.mean(1), k.mean(1)  # (cells, R)
-    bound = _cell_max(q, _by_cell(f[rows.order], rows.size), d)  # (I, J)
-    bound += _cell_max(k, _by_cell(g[cols.order], cols.size), c).mT
-    bound -= c @ d.mT
-    bound += norm(q - c[:, None], dim=-1).amax(1)[:, None] * norm(k - d[:, None], dim=-1).amax(1)
-    active = bound > math.log(loss) - POTENTIAL_RISE
+
+    def most(f: Tensor, side: int) -> Tensor:
+        """max_i (f_i + q_i·d_J), or max_j (g_j + c_I·k_j).  (I, J)"""
+        z, cells, centers = ((q, rows, d), (k, cols, c))[side]
+        found = _cell_max(z, _by_cell(f[cells.order], cells.size), centers)
+        return found if side == 0 else found.mT
+
+    apart = norm(q - c[:, None], dim=-1).amax(1)[:, None] * norm(k - d[:, None], dim=-1).amax(1)
+    apart -= c @ d.mT
+    left, right = most(f, 0), most(g, 1)
+    bound, least = left + right + apart, math.log(loss) - POTENTIAL_RISE
+    active = bound > least
+    if held is not None:
+        active |= most(f - held[0], 0) + right + apart > least
+        active |= left + most(g - held[1], 1) + apart > least
     share = float(active.sum(dtype=torch.int64)) / active.numel()
     if share > MAX_SHARE:
         return None
