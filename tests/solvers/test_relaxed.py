@@ -168,6 +168,19 @@ def test_left_out_tiles_change_nothing(kind, monkeypatch):
     np.testing.assert_allclose(some.kept_Y, every.kept_Y, atol=2e-2)
 
 
+def test_moments_of_a_plan_agree_with_its_marginals():
+    """In float32 too, though sums over rows and columns are rounded on their own."""
+    (x, a), (y, b) = cloud(300, 3, 0, "float32"), cloud(250, 3, 1, "float32")
+    problem = embedded_problem(Pair.of(x, y, a, b, epsilon=1e-3, reach=0.3))
+    assert isinstance(problem, RelaxedProblem)
+    here = problem.product(problem.a, problem.b)
+    score, v = problem.score(here), problem.log_b
+    m, _ = problem.correlate(here, score, -score.lse(v) + problem.log_a, v)
+    for axis, p, z, s in ((1, m.p, problem.x, problem.x_norms), (0, m.q, problem.y, problem.y_norms)):
+        lifted = torch.cat([torch.ones(len(z), 1), z, s[:, None]], 1).double()
+        torch.testing.assert_close(m.G.select(axis, 0), p @ lifted, rtol=1e-12, atol=1e-14)
+
+
 @pytest.mark.parametrize("method", [CntGW(), KernelGW()])
 def test_two_rhombi_do_not_cycle(method):
     """Long pair to short pair, and back, for ever: without damping (squared norms, ρ = .05)."""

@@ -118,8 +118,12 @@ class RelaxedProblem(CntProblem):
     def correlate(self, gamma: Moments | None, score: Score, u: Tensor, v: Tensor) -> tuple[Moments, Tensor]:
         moved = score.apply(u, v, self.values).double()  # π [Y, |Y|², 1]
         rows, cols = moved[:, -1], score.sums(u, v)[1].double()
-        columns = torch.cat([rows[:, None], moved[:, :-1]], 1)
-        return Moments(_lifted(self.x, self.x_norms).mT @ columns, rows, cols), rows
+        cols = cols * (rows.sum() / cols.sum())
+        G = _lifted(self.x, self.x_norms).mT @ torch.cat([rows[:, None], moved[:, :-1]], 1)
+        # columns are summed on their own, and B cancels nearly all: rounding must not tell G and q
+        # apart
+        lacking = cols @ _lifted(self.y, self.y_norms) - G[0]
+        return Moments(G + torch.outer(G[:, 0] / G[0, 0], lacking), rows, cols), rows
 
     def mix(self, old: Moments, new: Moments, t: float) -> Moments:
         return old.mix(new, t)
