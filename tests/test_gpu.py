@@ -84,13 +84,14 @@ def test_a_collection_of_garbage_does_not_end_a_capture():
     """An older graph in a cycle is freed whenever Python collects, and CUDA forbids that while
     another is captured."""
 
-    def double(score, state):
+    def double(score, to, state):
         waste = [[] for _ in range(1000)]  # sets off a collection
         return (score.matrix * state[0] * len(waste) / 1000,)
 
     def captured():
         score, state = Dense(torch.full((2,), 2.0, device="cuda")), (torch.ones(2, device="cuda"),)
-        steps = StepGraph().steps(double, score, state, worth=True)
+        to = Marginals(torch.zeros(1, device="cuda"), torch.zeros(1, device="cuda"))
+        steps = StepGraph().steps(double, score, to, state, worth=True)
         return steps(state, 3)[0].tolist(), steps
 
     before = gc.get_threshold()
@@ -117,6 +118,18 @@ def test_twenty_thousand_points_on_the_gpu():
     sol = solve(torch.tensor(x, dtype=torch.float32).cuda(), torch.tensor(y, dtype=torch.float32).cuda())
     assert sol.converged
     print(sol)
+
+
+@pytest.mark.parametrize("kind", [{"reach": 0.2}, {"reach": (None, 0.2)}, {"reach": (0, 0.3)}, {"mass": 0.7}], ids=str)
+def test_parts_on_the_gpu(kind):
+    """Sinkhorn's steps are one CUDA graph for all outer steps, whose marginals ask for something
+    else each time."""
+    x, y = shape(900, 0).double(), shape(1000, 1)[:800].double()
+    there = solve(x, y, method=CntGW(), init="zero", epsilon=3e-3, **kind)
+    here = solve(x.cpu(), y.cpu(), method=CntGW(), init="zero", epsilon=3e-3, **kind)
+    assert there.converged
+    assert there.value == pytest.approx(here.value, rel=1e-3)
+    assert float((there.kept_X.cpu() - here.kept_X).abs().max()) < 2e-2
 
 
 def shape(n, seed, width=1.0):

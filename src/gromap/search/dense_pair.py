@@ -13,6 +13,7 @@ from gromap._torch import tolist, untyped
 from gromap.search.budget import RelaxedBudget
 from gromap.solvers.relaxed import RelaxedProblem, marginals_of
 from gromap.transport import Dense
+from gromap.transport.cuda_graph import StepGraph
 from gromap.transport.sinkhorn import Potentials, Sinkhorn, sinkhorn
 
 
@@ -53,6 +54,7 @@ class DensePair:
         if problem.most is not None:
             left, right = (math.inf if h == 1 else budget.soft * self.heat for h in problem.most)
         self.rho = left, right
+        self._graphs: dict[int, StepGraph] = {}  # for each size of a batch
 
     def of(self, pi: Tensor, f: Tensor | None = None, g: Tensor | None = None) -> Batch:
         p, q = pi.sum(2), pi.sum(1)
@@ -83,7 +85,9 @@ class DensePair:
         anchor = torch.cat([-(2 * self.alpha / eps) * p @ c for c, p in sides], -1)
         to = marginals_of(log_a, log_b, anchor, eps, self.rho, None)
         start = Potentials(batch.f / eps, batch.g / eps)
-        end = sinkhorn(Dense(score), to, start, Sinkhorn(self.budget.sinkhorn_steps, tol=1e-2))
+        options = Sinkhorn(self.budget.sinkhorn_steps, tol=1e-2)
+        graph = self._graphs.setdefault(len(score), StepGraph()) if score.is_cuda else None
+        end = sinkhorn(Dense(score), to, start, options, graph)
         pi = (score + (end.f + log_a)[..., None] + (end.g + log_b)[:, None]).exp()
         return pi / pi.sum((1, 2), keepdim=True), eps * end.f, eps * end.g
 

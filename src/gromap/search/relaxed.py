@@ -28,6 +28,7 @@ from gromap.search.proposals import random_starts, sign_flips
 from gromap.solvers.loop import alternate
 from gromap.solvers.protocol import Begin, Loop, Outcome
 from gromap.solvers.relaxed import Moments, RelaxedProblem
+from gromap.transport.cuda_graph import StepGraph
 from gromap.transport.sinkhorn import Potentials
 from gromap.transport.tiles import cuts
 
@@ -43,10 +44,10 @@ def relaxed_start(
     assert isinstance(small, RelaxedProblem)
     pair, best = DensePair(small, budget), None
     tol = loop.tol if problem.most else max(loop.tol, budget.tol)  # caps are met slowly, and best while it is cheap
-    rough = replace(loop.rough(), max_iter=budget.settled_steps, tol=tol)
+    rough, graph = replace(loop.rough(), max_iter=budget.settled_steps, tol=tol), StepGraph()
     floor = max(problem.eps, budget.floor * pair.heat)
     for plan in hunt(pair, floor, seed, starts):
-        end = _annealed(small, small.moments_of(plan), ladder(2 * floor, problem.eps, 2.0), rough)
+        end = _annealed(small, small.moments_of(plan), ladder(2 * floor, problem.eps, 2.0), rough, graph)
         if best is None or float(end.energy) < float(best.energy):
             best = end
     assert best is not None
@@ -54,12 +55,14 @@ def relaxed_start(
     return small.carried(best.gamma, duals, problem), duals
 
 
-def _annealed(problem: RelaxedProblem, state: Moments, temperatures: list[float], loop: Loop) -> Outcome:
+def _annealed(
+    problem: RelaxedProblem, state: Moments, temperatures: list[float], loop: Loop, graph: StepGraph
+) -> Outcome:
     """Where a plan ends that settles at each of some temperatures."""
     *hot, cold = (problem.at(eps) for eps in temperatures)
     for here in hot:
-        state = alternate(here, Begin(state, here.zero_potentials()), loop).gamma
-    return alternate(cold, Begin(state, cold.zero_potentials()), loop)
+        state = alternate(here, Begin(state, here.zero_potentials()), loop, graph=graph).gamma
+    return alternate(cold, Begin(state, cold.zero_potentials()), loop, graph=graph)
 
 
 def hunt(pair: DensePair, floor: float, seed: int, starts: int) -> Tensor:

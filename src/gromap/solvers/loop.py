@@ -94,7 +94,7 @@ def alternate(
             score = problem.score(gamma)  # 4
             asked = replace(options.sinkhorn, steps=inner, tol=marginal_tol)
             to = problem.marginals(gamma)
-            duals = sinkhorn(score, to, duals, asked, graph if to.fixed else None)  # 5
+            duals = sinkhorn(score, to, duals, asked, graph)  # 5
             if options.adaptive and inner < options.max_steps and float(duals.error.max()) > UNFINISHED:
                 inner = min(2 * inner, options.max_steps)
                 continue  # with the same Γ

@@ -11,35 +11,42 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from gromap.transport.marginals import Marginals
 from gromap.transport.plan_cache import PlanCache
 from gromap.transport.score import Score
 
 State = tuple[Tensor, ...]
-Advance = Callable[[Score | PlanCache, State], State]
+Advance = Callable[[Score | PlanCache, Marginals, State], State]
 Repeat = Callable[[State, int], State]
 
 
 class StepGraph:
-    """One Sinkhorn step as a CUDA graph that later scores of the same shape reuse: their numbers
-    are written where it reads.
+    """One Sinkhorn step as a CUDA graph that later scores of the same shape reuse, and marginals
+    of the same kind: their numbers are written where it reads.
 
-    So one `StepGraph` belongs to one kind of step, with all else that the step reads.
+    So one `StepGraph` belongs to one kind of step, between the same weights.
 
     >>> from gromap.transport.score import Dense
-    >>> double = lambda score, state: (score.matrix * state[0],)
+    >>> double = lambda score, to, state: (score.matrix * state[0],)
     >>> score, state = Dense(torch.full((2,), 2.0)), (torch.ones(2),)
-    >>> steps = StepGraph().steps(double, score, state, worth=True)
+    >>> to = Marginals(torch.zeros(1), torch.zeros(1))
+    >>> steps = StepGraph().steps(double, score, to, state, worth=True)
     >>> steps((torch.ones(2),), 3)
     (tensor([8., 8.]),)
     """
 
     def __init__(self) -> None:
-        self.own: Score | None = None  # what the graph reads must stay alive: its score, and what its step encloses
-        self.advance: Advance | None = None
+        self.own: tuple[Score, Marginals] | None = None  # what the graph reads must stay alive
         self.graph: Callable[[State], State] | None = None
 
     def steps(
-        self, advance: Advance, score: Score | PlanCache, state: State, worth: bool, first: bool = False
+        self,
+        advance: Advance,
+        score: Score | PlanCache,
+        to: Marginals,
+        state: State,
+        worth: bool,
+        first: bool = False,
     ) -> Repeat:
         """A function that takes some steps, in place.  worth: so many will follow that a graph
         pays.
@@ -47,15 +54,16 @@ class StepGraph:
         first: no step has run yet on such tensors, so that a graph may be used, but not made.
         `advance` must not wait for the device, and may overwrite the state that it is given.
         """
-        plain = partial(_repeat, partial(advance, score))
+        plain = partial(_repeat, partial(advance, score, to))
         if not worth or state[0].device.type != "cuda" or isinstance(score, PlanCache):
             return plain
-        if self.graph is not None and self.own is not None and _rewrite(self.own, score):
+        if self.graph is not None and self.own is not None and _rewrite(self.own[0], score) and self.own[1].rewrite(to):
             return partial(_repeat, self.graph)
         own = None if first else score.graph_copy()
         if own is None:
             return plain
-        self.own, self.advance, self.graph = own, advance, _capture(advance, own, state)
+        self.own = own, to.graph_copy()
+        self.graph = _capture(advance, *self.own, state)
         return partial(_repeat, self.graph)
 
 
@@ -65,9 +73,9 @@ def _repeat(step: Callable[[State], State], state: State, times: int) -> State:
     return state
 
 
-def _capture(advance: Advance, score: Score, state: State) -> Callable[[State], State]:
+def _capture(advance: Advance, score: Score, to: Marginals, state: State) -> Callable[[State], State]:
     score.factors  # noqa: B018 - prepared outside of the graph
-    return captured(partial(advance, score), state)
+    return captured(partial(advance, score, to), state)
 
 
 def captured(step: Callable[[State], State], state: State) -> Callable[[State], State]:

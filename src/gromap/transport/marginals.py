@@ -17,6 +17,7 @@ c_j) that belong to one side, the `anchor`. With κ = ε / ρ, τ = 1 / (1 + κ)
 from __future__ import annotations
 
 import math
+from copy import copy
 
 import torch
 from torch import Tensor
@@ -26,6 +27,7 @@ from gromap.transport.score import Held, Score
 LEAST_HELD = 1e-6  # share of its weight that a point with a cap holds, below which it may lose it: a rounding error
 NOTHING = -80.0  # log of a share of a weight, below which it may be anything
 FREE = math.inf  # κ of a marginal that is free
+LEAST_KAPPA = 1e-30  # of one that is not fixed, for float32
 
 
 class Marginals:
@@ -33,6 +35,8 @@ class Marginals:
     together."""
 
     fixed = True
+    kind: tuple[object, ...] = ()  # what a step is written for, beside the weights
+    varying: tuple[str, ...] = ()  # the tensors that differ between problems of one kind
 
     def __init__(self, log_a: Tensor, log_b: Tensor):
         self.log_a, self.log_b, self.n = log_a, log_b, log_a.shape[-1]
@@ -43,6 +47,22 @@ class Marginals:
     def begin(self, z: Tensor) -> Tensor:
         """Potentials to begin with, given those of a problem before.  (..., N + M)"""
         return z
+
+    def graph_copy(self) -> Marginals:
+        """A copy that a CUDA graph may read from."""
+        own = copy(self)
+        for name in self.varying:
+            setattr(own, name, getattr(self, name).clone())
+        return own
+
+    def rewrite(self, new: Marginals) -> bool:
+        """Write what varies in others where it is here, and say whether they are of this kind: of
+        the same weights, as those who share a graph see to."""
+        if type(self) is not type(new) or self.kind != new.kind:
+            return False
+        for name in self.varying:
+            getattr(self, name).copy_(getattr(new, name))
+        return True
 
     def split(self, z: Tensor) -> tuple[Tensor, Tensor]:
         return z[..., : self.n], z[..., self.n :]
@@ -59,6 +79,8 @@ class Marginals:
 
     def truncated(self, score: Score, z: Tensor) -> Score:
         """The score without the tiles that hold no mass."""
+        if not score.truncates:
+            return score
         return score.truncate(*self.split(z), self.log_a, self.log_b, self.held(z))
 
     def half_step(self, score: Score, z: Tensor, side: int) -> Tensor:
@@ -88,12 +110,16 @@ class SoftMarginals(Marginals):
     fixed, `FREE` where it costs nothing."""
 
     fixed = False
+    varying = "anchor", "kappa", "tau", "rate"
 
     def __init__(self, log_a: Tensor, log_b: Tensor, anchor: Tensor, kappa: tuple[float, float]):
         super().__init__(log_a, log_b)
-        self.anchor, self.kappa = anchor, kappa
-        sides = zip((log_a, log_b), kappa, strict=True)
-        self.tau = torch.cat([torch.full_like(w, 1 / (1 + k)) for w, k in sides])
+        self.anchor, self.kind = anchor, tuple({0.0: "fixed", FREE: "free"}.get(k, "soft") for k in kappa)
+        self.kappa = torch.tensor(kappa, dtype=torch.float64, device=anchor.device).clamp(min=LEAST_KAPPA)
+        self.tau, self.rate = (
+            torch.cat([torch.full_like(log_a, left), torch.full_like(log_b, right)])
+            for left, right in (tuple(1 / (1 + k) for k in kappa), tuple(0.0 if k == FREE else k for k in kappa))
+        )
 
     def begin(self, z: Tensor) -> Tensor:
         """Those of a marginal that is free are known."""
@@ -102,7 +128,7 @@ class SoftMarginals(Marginals):
     def residual(self, total: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
         mass = total[..., : self.n].sum(-1, keepdim=True)
         away = z - self.anchor - self._shifts(z)
-        want = torch.where(self.tau == 0, total / mass, (self.log - self._rate * away).exp())
+        want = torch.where(self.tau == 0, total / mass, (self.log - self.rate * away).exp())
         ratio = total.log() - self.log
         # where little is wanted, nothing at all is near enough
         ratio = torch.where(self.tau < 1, ratio.clamp(min=NOTHING), ratio)
@@ -110,18 +136,13 @@ class SoftMarginals(Marginals):
 
     def held(self, z: Tensor) -> Held:
         """Where a marginal is free, this is not known, and the whole weight stands for it."""
-        return self.split(-self._rate * (z - self.anchor - self._shifts(z)))
-
-    @property
-    def _rate(self) -> Tensor:
-        """κ of each row and column, 0 where it is free.  (N + M,)"""
-        return torch.where(self.tau == 0, 0.0, (1 - self.tau) / self.tau.clamp(min=1e-30))
+        return self.split(-self.rate * (z - self.anchor - self._shifts(z)))
 
     def close(self, lse: Tensor, level: Tensor, side: int) -> Tensor:
         """With the plan brought to mass one, where the marginal is not fixed."""
         log, tau, anchor = (part[side] for part in map(self.split, (self.log, self.tau, self.anchor)))
         own = (1 - tau) * anchor - tau * lse
-        return own - torch.logsumexp(log + own + lse, -1, keepdim=True) if self.kappa[side] > 0 else own
+        return own - torch.logsumexp(log + own + lse, -1, keepdim=True) if self.kind[side] != "fixed" else own
 
     def dual(self, f: Tensor, g: Tensor, rows: Tensor) -> Tensor:
         z = torch.cat([f, g], -1)
@@ -131,17 +152,20 @@ class SoftMarginals(Marginals):
     def _shifts(self, z: Tensor) -> Tensor:
         """k_X for all rows, k_Y for all columns.  (..., N + M)"""
         away = z - self.anchor
-        parts = zip(self.split(away), self.split(self.log), self.kappa, strict=True)
-        return torch.cat([_soft_mean(d, log.to(d), k).expand_as(d) for d, log, k in parts], -1)
+        parts = zip(self.split(away), self.split(self.log), self.kind, self.kappa, strict=True)
+        means = (_soft_mean(d, log.to(d), k) if kind == "soft" else _mean(d, log.to(d)) for d, log, kind, k in parts)
+        return torch.cat([mean.expand_as(d) for mean, d in zip(means, self.split(away), strict=True)], -1)
 
 
-def _soft_mean(d: Tensor, log: Tensor, kappa: float) -> Tensor:
-    """-log Σ a exp(-κ d) / κ, and the mean for κ = 0; also where the marginal is free, since d is
-    constant there.  (..., 1)"""
-    a, d = log.exp(), d.masked_fill(log == -torch.inf, 0.0)
-    mean = (a * d).sum(-1, keepdim=True)
-    if kappa in (0.0, FREE):
-        return mean
+def _mean(d: Tensor, log: Tensor) -> Tensor:
+    """That of `_soft_mean` for κ = 0; also where the marginal is free, since d is constant there.
+    (..., 1)"""
+    return (log.exp() * d.masked_fill(log == -torch.inf, 0.0)).sum(-1, keepdim=True)
+
+
+def _soft_mean(d: Tensor, log: Tensor, kappa: Tensor) -> Tensor:
+    """-log Σ a exp(-κ d) / κ  (..., 1)"""
+    a, d, mean, kappa = log.exp(), d.masked_fill(log == -torch.inf, 0.0), _mean(d, log), kappa.to(d)
     away = kappa * (mean - d)  # small ones keep their digits, whatever κ is
     near = mean - torch.log1p((a * torch.expm1(away.clamp(-1.0, 1.0))).sum(-1, keepdim=True)) / kappa
     far = -torch.logsumexp(log - kappa * d, -1, keepdim=True) / kappa
@@ -156,10 +180,11 @@ class PartialMarginals(Marginals):
     """
 
     fixed = False
+    varying = ("anchor",)
 
     def __init__(self, log_a: Tensor, log_b: Tensor, anchor: Tensor, most: tuple[float, float]):
         super().__init__(log_a, log_b)
-        self.anchor, self.most = anchor, most
+        self.anchor, self.most, self.kind = anchor, most, most
         self.log_most = torch.cat([torch.full_like(w, math.log(h)) for w, h in zip((log_a, log_b), most, strict=True)])
 
     def residual(self, total: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
@@ -183,7 +208,7 @@ class PartialMarginals(Marginals):
         value = 1 - rows.double().sum(-1)
         away = torch.cat([f, g], -1).double() - self.anchor.double()
         for d, log, h in zip(self.split(away), self.split(self.log.double()), self.most, strict=True):
-            value = value + h * _soft_mean(d, log, 0.0)[..., 0] - (h - 1) * torch.logsumexp(log + d, -1)
+            value = value + h * _mean(d, log)[..., 0] - (h - 1) * torch.logsumexp(log + d, -1)
         return value
 
     def _left(self, z: Tensor) -> Tensor:

@@ -107,14 +107,14 @@ def sinkhorn(
 ) -> Potentials:
     """Run the inner loop from the given potentials.
 
-    graph: one that earlier calls with the same marginals and update have captured, to be used
-    again.
+    graph: one that earlier calls between the same weights, with the same update, have captured, to
+    be used again.
     """
     z = to.begin(torch.cat([start.f, start.g], -1))  # (..., N + M)
     heat = options.annealing.temperatures() if options.annealing else []
     safe = _averaged_step if options.update == "symmetric" else _standard_step
 
-    def advance(score: Score | PlanCache, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    def advance(score: Score | PlanCache, to: Marginals, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         z, ahead, age, _ = state
         if options.update != "standard":
             return _symmetric_step(score, to, z, ahead, age, options.update == "accelerated")
@@ -125,7 +125,7 @@ def sinkhorn(
     fresh, error = torch.full_like(z[..., :1], -1.0), z.new_full(z.shape[:-1], torch.inf)
     for t in heat:
         hot = score * (1 / t)
-        z, _, _, error = advance(hot, (z / t, z / t, fresh, error))
+        z, _, _, error = advance(hot, to, (z / t, z / t, fresh, error))
         z = t * _rescue(z, error, hot, to, safe)[0]
     ahead, age = (start.ahead, start.age) if not heat else (None, None)
     state = (
@@ -143,7 +143,7 @@ def sinkhorn(
             used, steps = to.truncated(score, state[1]), None
         if steps is None or n == 1:
             worth = not truncates and options.steps - n >= 3 * look
-            steps = graph.steps(advance, used, state, worth, first=n == 0)
+            steps = graph.steps(advance, used, to, state, worth, first=n == 0)
         take = 1 if n == 0 else min(look, options.steps - n)
         state, n = steps(state, take), n + take  # f, g <- f', g'
         z, ahead, age, error = state
