@@ -10,8 +10,8 @@ import time
 import pytest
 import torch
 
-from gromap import solve
-from gromap._threads import SMALL_PAIRS, all_threads, allowed, one_thread, side_by_side, threads_for
+from gromap import Space, solve
+from gromap._threads import all_threads, allowed, one_thread, side_by_side
 from gromap.transport import Dense, LowRank, split_cells
 from gromap.transport.truncation import Grid
 from tests.conftest import cloud
@@ -26,17 +26,17 @@ def two_threads():
 
 
 @pytest.mark.usefixtures("two_threads")
-def test_small_work_has_one_thread_and_restores_the_others():
-    for pairs, expected in ((SMALL_PAIRS, 1), (SMALL_PAIRS + 1, 2)):
-        with threads_for(pairs):
-            assert torch.get_num_threads() == expected
+def test_blocks_of_one_thread_restore_the_others():
+    with one_thread():
+        for _ in range(2):
             with one_thread():
                 assert (torch.get_num_threads(), allowed()) == (1, 2)
                 with all_threads():
                     assert torch.get_num_threads() == 2
                 assert torch.get_num_threads() == 1
-        assert torch.get_num_threads() == 2
-    with pytest.raises(KeyboardInterrupt), threads_for(1):
+        assert torch.get_num_threads() == 1
+    assert torch.get_num_threads() == 2
+    with pytest.raises(KeyboardInterrupt), one_thread():
         raise KeyboardInterrupt
     assert torch.get_num_threads() == 2
 
@@ -97,6 +97,24 @@ def test_reductions_are_the_same_on_several_threads(monkeypatch, kind):
     torch.set_num_threads(1)
     for one, other in zip(several, reduced(), strict=True):
         torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.usefixtures("two_threads")
+@pytest.mark.parametrize("n", [40, 1500])
+def test_embeddings_have_one_thread_too(n):
+    seen, x = [], cloud(n, 3, 0)[0]
+
+    def cost(left, right):
+        seen.append(torch.get_num_threads())
+        return torch.cdist(left, right)
+
+    several = Space(x, cost=cost)
+    seen.clear()
+    theta = several.embedding.spectrum
+    assert set(seen) == {1}
+    assert torch.get_num_threads() == 2
+    torch.set_num_threads(1)
+    torch.testing.assert_close(Space(x, cost=cost).embedding.spectrum, theta)
 
 
 @pytest.mark.usefixtures("two_threads")

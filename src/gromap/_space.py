@@ -15,6 +15,7 @@ from torch import Tensor
 
 from gromap import _check, _options
 from gromap._progress import Event
+from gromap._threads import one_thread
 from gromap.geometry.cost_check import bad_cost, check_cost
 from gromap.geometry.cost_sums import BadCostError
 from gromap.geometry.costs import Cost, Radial, as_cost
@@ -208,7 +209,7 @@ class Space:
 
     @cached_property
     def embedding(self) -> Embedding:
-        with self._all_finite():
+        with self._all_finite(), one_thread():
             made = embed(self.cost, self.measure, self.dim, self.method, self._seed, lambda: self.negative_mass)
         if isinstance(self.dim, str) and made.explained < AUTO_SHARE:
             _check.warn(

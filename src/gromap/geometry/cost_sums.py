@@ -11,15 +11,17 @@ pair only if it has to.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
 
+from gromap._threads import side_by_side
 from gromap.geometry.costs import Radial, distances
 from gromap.transport.backend import fused_for
 from gromap.transport.score import Score
-from gromap.transport.tiles import tiling
+from gromap.transport.tiles import shared, tiling
 
 CostFunction = Callable[[Tensor, Tensor], Tensor]  # (n, d) and (m, d) points to an (n, m) block
 Pullback = Callable[[Tensor], Tensor]  # from (n, m) weights to Σ_k weight_ik ∂c(x_i, y_k)/∂x_i, (n, d)
@@ -37,10 +39,13 @@ def cost_apply(cost: CostFunction, x: Tensor, y: Tensor, w: Tensor) -> Tensor:
         return kernels.cost_apply(radial[0], radial[1], x, y, w)
     out = w.new_zeros(len(x), w.shape[-1])
     _, rows, cols = tiling(1, len(x), len(y), w)
-    for i in rows:
-        for j in cols:
+
+    def work(mine: Sequence[slice]) -> None:
+        for i, j in itertools.product(mine, cols):
             block = cost(x[i], y[j])
             out[i] += block @ w[j].to(block.dtype)
+
+    side_by_side(work, shared(rows, w))
     return out
 
 

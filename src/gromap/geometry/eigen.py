@@ -15,9 +15,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from gromap._threads import side_by_side
 from gromap._torch import eigh, norm, qr, svd
 from gromap.geometry.cost_sums import check_sums, cost_apply
 from gromap.geometry.costs import Cost
+from gromap.transport.tiles import shared, tiling
 
 DENSE_POINTS = 4096  # up to this size the cost matrix is kept (128 MiB in float64)
 DIRECT_POINTS = 512  # up to this size the eigenvectors are computed directly
@@ -49,7 +51,7 @@ class Kernel:
     def cost_apply(self, w: Tensor) -> Tensor:
         if self.mean is None:
             w = torch.cat([w, self.a[:, None]], 1)
-        z = self.costs @ w if self.costs is not None else cost_apply(self.cost, self.points, self.points, w)
+        z = cost_apply(self.cost, self.points, self.points, w) if self.costs is None else _product(self.costs, w)
         if self.mean is None:
             z, self.mean = z[:, :-1], z[:, -1]
             check_sums(self.mean, self.cost, self.points, self.points)
@@ -84,6 +86,12 @@ class Kernel:
             self.cost_apply(self.a[:, None])
         assert self.mean is not None
         return self.mean - 0.5 * (self.a @ self.mean)
+
+
+def _product(costs: Tensor, w: Tensor) -> Tensor:
+    """Their product, with rows shared among threads."""
+    rows = shared(tiling(1, len(costs), len(costs), costs)[1], costs)
+    return torch.cat(side_by_side(lambda some: costs[some[0].start : some[-1].stop] @ w, rows))
 
 
 def is_small(n: int, dim: int) -> bool:

@@ -11,7 +11,6 @@ module start from where the last one ended.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, cast
@@ -25,7 +24,7 @@ from gromap._pair import ALPHA, LARGE, Pair, spaces_of
 from gromap._plan import Plan
 from gromap._solution import Status
 from gromap._space import Space
-from gromap._threads import one_thread, threads_for
+from gromap._threads import one_thread
 from gromap._torch import svd
 from gromap.geometry.costs import as_cost
 from gromap.geometry.indexed_costs import Indexed
@@ -306,12 +305,11 @@ class _Attach(torch.autograd.Function):
 
 def _solve(pair: Pair, solver: Solver, old: SolvedPair | None, start: Start) -> SolvedPair:
     """From the last call if the clouds are still about where they were, else from the start."""
-    with memory_checked(pair, solver), threads_for(math.prod(pair.shape)):
+    with memory_checked(pair, solver), one_thread():
         if old is not None and _near(old.pair.x, pair.x) and _near(old.pair.y, pair.y):
             start = LastCall(old)
         problem = solver.problem(pair)
-        with one_thread():
-            return solved(pair, problem, solver.run(problem, start), solver.loop)
+        return solved(pair, problem, solver.run(problem, start), solver.loop)
 
 
 def _lower(cross: SolvedPair, own: SolvedPair, side: int, solver: Solver) -> SolvedPair:

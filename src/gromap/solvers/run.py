@@ -19,7 +19,7 @@ from gromap._plan import Plan
 from gromap._progress import Event, Progress
 from gromap._solution import Interrupted, Solution, State, Status
 from gromap._stats import Stats
-from gromap._threads import one_thread, threads_for
+from gromap._threads import one_thread
 from gromap.solvers.embedded import map_of_plan
 from gromap.solvers.loop import state_of
 from gromap.solvers.protocol import Callback, Loop, Outcome, Problem, Solver, Start
@@ -32,7 +32,7 @@ def solve_pair(
     pair: Pair, solver: Solver, start: Start, callback: Callback | None = None, show: Progress | None = None
 ) -> Solution:
     """Match one pair by one solver, from one start."""
-    with memory_checked(pair, solver) as needed, threads_for(math.prod(pair.shape)):
+    with memory_checked(pair, solver) as needed, one_thread():
         clock = [time.perf_counter()]
         if show:
             show(
@@ -48,14 +48,13 @@ def solve_pair(
                 show(event)
             return callback(event) if callback is not None else None
 
-        with one_thread():
-            outcome = solver.run(problem, start, watch)
-            clock.append(time.perf_counter() - outcome.events[-1].seconds)
-            try:
-                plan = finish(problem, outcome, pair.numpy)
-                solution = _solution(pair, solver, problem, outcome, plan)
-            except KeyboardInterrupt:
-                raise Interrupted(state_of(problem, outcome.gamma, outcome.duals, outcome.energy)) from None
+        outcome = solver.run(problem, start, watch)
+        clock.append(time.perf_counter() - outcome.events[-1].seconds)
+        try:
+            plan = finish(problem, outcome, pair.numpy)
+            solution = _solution(pair, solver, problem, outcome, plan)
+        except KeyboardInterrupt:
+            raise Interrupted(state_of(problem, outcome.gamma, outcome.duals, outcome.energy)) from None
         clock.append(time.perf_counter())
         if show:
             show.close()
