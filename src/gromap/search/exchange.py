@@ -45,18 +45,21 @@ def _exchanged(
 ) -> tuple[Tensor, Tensor]:
     """t: four times what each pair can trade.  apart: 8 t² |x_i - x_k|² of each."""
     weighted, every, axes = a[:, None] * x, torch.arange(len(a), device=a.device), images.shape[-1] - lift.shape[1]
-    lifts, total = lift.expand(len(images), -1, -1), a.new_zeros(len(images))
+    found, total, going = images.clone(), a.new_zeros(len(images)), torch.arange(len(images), device=a.device)
     for _ in range(rounds):
         means = images[..., :axes]
         gamma, size = weighted.mT @ means, means.square().sum(-1)
-        score = torch.cat([4 * (x @ gamma), lifts], -1) @ images.mT
+        score = torch.cat([4 * (x @ gamma), lift.expand(len(images), -1, -1)], -1) @ images.mT
         score.sub_(score.diagonal(dim1=-2, dim2=-1)[..., None].clone())
         far = (means @ means.mT).mul_(-2).add_(size[:, None]).add_(size[..., None])
         gain = (score + score.mT).mul_(t).addcmul_(apart, far)
         best = gain.amax(-1)
         worth = best > least
-        if not bool(worth.any()):
+        some = worth.any(-1).nonzero()[:, 0]
+        if len(some) == 0:
             break
+        if len(some) < len(images):  # the others have none left
+            going, images, gamma, gain, best, worth = (z[some] for z in (going, images, gamma, gain, best, worth))
         mate = every.repeat(len(images), 1)
         mate[worth] = gain[worth].argmax(-1)
         trade = worth & (mate.gather(1, mate) == every)
@@ -71,5 +74,6 @@ def _exchanged(
         ).sum((-2, -1))
         one = trade & ((every == first) | (every == mate.gather(1, first)))
         images = images + torch.where((together > alone[:, 0])[:, None, None], many, step * one[..., None])
-        total += torch.maximum(together, alone[:, 0])
-    return images, total
+        found[going] = images
+        total[going] += torch.maximum(together, alone[:, 0])
+    return found, total
