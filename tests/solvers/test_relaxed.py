@@ -11,7 +11,7 @@ import pytest
 import torch
 from scipy.special import xlogy
 
-from gromap import CntGW, GromovLoss, KernelGW, Loop, Multiscale, Search, Sinkhorn, landmarks, load, solve
+from gromap import CntGW, GromovLoss, KernelGW, Loop, Multiscale, Search, Sinkhorn, landmarks, landscape, load, solve
 from gromap._pair import Pair
 from gromap.search.starts import Moved
 from gromap.solvers.embedded import TRUNCATED_PAIRS
@@ -396,3 +396,39 @@ def test_mass_of_unbalanced_gw_is_the_best_multiple():
     pi = sol.plan.dense()
     values = [ugw(m * pi, cx, cy, a, b, 0.045, 0.01) for m in (0.99 * sol.mass, sol.mass, 1.01 * sol.mass)]
     assert values[1] == min(values)
+
+
+def test_a_landscape_shows_all_places_of_a_part(tmp_path):
+    """A dumbbell has two ends alike, and one end of another fits either."""
+
+    def end(at, seed):
+        v = np.random.default_rng(seed).normal(size=(40, 3))
+        return v / np.linalg.norm(v, axis=1, keepdims=True) * [1, 0.8, 0.6] + [at, 0, 0]
+
+    bar = np.stack([np.linspace(1.2, 2.8, 10), np.zeros(10), np.zeros(10)], 1)
+    whole = np.concatenate([end(0, 0), end(4, 1), bar])
+    part = end(0, 2) @ rotation(3, 3)
+    land = landscape(part, whole, reach=0.15, epsilon=5e-3, starts=60)
+    assert land.basins.sum() == pytest.approx(1)
+    assert (np.diff(land.energies) >= 0).all()
+    left = [land.plan(k).sums[1][:40].sum() for k in range(len(land))]
+    assert max(left) > 0.9
+    assert min(left) < 0.1
+    best = land.refine(1)[0]
+    assert best.converged
+    assert best.value == pytest.approx(solve(part, whole, reach=0.15, epsilon=5e-3).value, rel=0.05)
+    assert best.plan.dense().sum() == pytest.approx(1)
+    with pytest.raises(ValueError, match="refine"):
+        land.plane()
+    with pytest.raises(ValueError, match="refine"):
+        land.save(tmp_path / "land.safetensors")
+
+
+def test_a_landscape_of_features_is_that_of_the_solve():
+    x, y, a, b = sides()
+    left, right = features()
+    given: dict[str, Any] = {"features": (left, right), "alpha": 0.3, "epsilon": 0.01}
+    land, sol = landscape(x, y, a, b, starts=30, **given), solve(x, y, a, b, **given)
+    assert land.energies[0] == pytest.approx(sol.value, rel=1e-3)
+    if len(land) > 1:
+        assert land.plane(8).values.min() >= land.energies[0] * (1 - 1e-3)

@@ -9,6 +9,7 @@ kids_landscape).
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -19,19 +20,23 @@ from torch import Tensor
 
 from gromap import _check, _options
 from gromap._files import read, save_figure, write
-from gromap._pair import Pair
+from gromap._pair import ALPHA, Pair
 from gromap._plan import Plan
 from gromap._solution import Solution
 from gromap._stored import ANY, Stored
 from gromap._threads import one_thread
 from gromap._torch import norm, split, svd
+from gromap.search.budget import RelaxedBudget
 from gromap.search.descent import SAME_GAMMA, axis_units, descend, distinct
 from gromap.search.proposals import random_starts, sign_flips
-from gromap.search.starts import LinearMap
+from gromap.search.relaxed import relaxed_minima
+from gromap.search.search import Search
+from gromap.search.starts import LinearMap, Moved
 from gromap.solvers import CntGW, Loop, Solver
 from gromap.solvers.choose import as_solver
 from gromap.solvers.embedded import CntProblem
 from gromap.solvers.protocol import Minima
+from gromap.solvers.relaxed import Moments, RelaxedProblem
 from gromap.solvers.run import solve_pair
 from gromap.transport.sinkhorn import Potentials, Sinkhorn, sinkhorn
 
@@ -40,6 +45,7 @@ if TYPE_CHECKING:
 
 BATCH = 100  # starts that run together
 ROUGHLY = 10.0  # times the tolerance, for starts that are not told apart yet
+LANDMARK_CHOICES = 2 * RelaxedBudget.landmark_sets  # of both sides
 LISTED = 15  # minima that are listed where nearly every start ends at one of its own
 
 
@@ -63,6 +69,7 @@ class Landscape:
     starts: int  #: random starts that were run
     continuous: bool  #: a continuum of minima, of which the deepest samples are listed
     pair: Pair | None = field(default=None, repr=False)  # None after `load`
+    states: list[Moments] = field(default_factory=list[Moments], repr=False)  # of matches of parts, in place of Γ
 
     def __len__(self) -> int:
         return len(self.found)
@@ -98,10 +105,14 @@ class Landscape:
     def plan(self, k: int = 0) -> Plan:
         """The coupling of all points at one minimum: its potentials extended from the coarse
         clouds."""
-        pair, gamma = self._pair(), self.found.gamma[k]
+        pair, gamma = self._pair(), self.states[k] if self.states else self.found.gamma[k]
         full = CntGW(truncation=None).problem(pair)
         duals = self.coarse.interpolate(gamma, self.found.potentials(k), full)
-        return full.plan(full.score(gamma), duals.f, duals.g, pair.numpy)
+        f = duals.f
+        if self.states:
+            gamma = self.coarse.carried(gamma, duals, full)
+            f = f - full.plan(full.score(gamma), f, duals.g).sums[0].sum().log()
+        return full.plan(full.score(gamma), f, duals.g, pair.numpy)
 
     def refine(self, k: int = 3, *, method: str | Solver = "auto", epsilon: float | None = None) -> list[Solution]:
         """The k lowest minima taken to full resolution.  epsilon: None = that of the landscape."""
@@ -109,12 +120,18 @@ class Landscape:
         if epsilon is not None:
             pair = replace(pair, eps=_check.positive(epsilon, "epsilon"))
         solver = as_solver(method, pair)
+        if self.states:
+            return [solve_pair(pair, solver, Moved(self.plan(j))) for j in range(min(k, len(self)))]
         return [solve_pair(pair, solver, LinearMap(gamma)) for gamma in self.found.gamma[:k]]
 
     def plane(self, resolution: int = 40, margin: float = 0.35) -> Plane:
         """The objective on the plane through the minima (their PCA, weighted by their basins)."""
         if len(self) < 2:
             raise ValueError("one minimum does not span a plane: run more starts, or lower epsilon.")
+        if self.states:
+            raise ValueError(
+                "matches of parts differ in what they match too, which no plane of linear maps shows: look at refine()."
+            )
         gamma, weight = self.found.gamma, self.found.count / self.found.count.sum()
         center = (weight[:, None, None] * gamma).sum(0)
         flat = (gamma - center).flatten(1)
@@ -153,6 +170,8 @@ class Landscape:
         """Write the minima and the coarse clouds to a .safetensors file; `gromap.Landscape.load`
         reads it back."""
         c, m = self.coarse, self.found
+        if self.states or c.fused is not None:
+            raise ValueError("a landscape of parts or features is not written to a file: save what refine() gives.")
         tensors = {"x": c.x, "y": c.y, "a": c.a, "b": c.b, "gamma": m.gamma, "energy": m.energy, "f": m.f, "g": m.g}
         facts = {"starts": self.starts, "continuous": self.continuous, "eps": c.eps}
         return write(path, "landscape", tensors | {"count": m.count}, facts)
@@ -190,12 +209,12 @@ class Landscape:
 
 def objective(problem: CntProblem, gamma: Tensor, steps: int = 400) -> Tensor:
     """C + 8 D_ε(Γ) = C + 8 |Γ|² + OT_ε(C_Γ) for a batch of Γ, by the dual of the transport
-    problem.  (B,)"""
+    problem; with features as in `CntProblem.energy`.  (B,)"""
     f, g = (w.new_zeros(len(gamma), len(w)) for w in (problem.a, problem.b))
     score = problem.score(gamma)
     end = sinkhorn(score, problem.marginals(gamma), Potentials(f, g), Sinkhorn(steps, tol=2e-3))
     _, rows = problem.correlate(gamma, score, end.f + problem.log_a, end.g + problem.log_b)
-    return problem.constant + 8 * problem.norm2(gamma) + problem.transport_value(gamma, end, rows)
+    return problem.energy(gamma, gamma, problem.transport_value(gamma, end, rows))[0]
 
 
 def landscape(
@@ -209,12 +228,20 @@ def landscape(
     cost: Any = "euclidean",
     epsilon: float = 1e-3,
     scale: str | float | None = "auto",
+    features: Any = None,
+    alpha: float = ALPHA,
+    feature_cost: Any = None,
+    reach: Any = None,
+    mass: float | None = None,
     dim: Any = "auto",
     seed: int = 0,
     device: torch.device | str | None = None,
 ) -> Landscape:
     """The distinct minima that random starts lead to, on clouds coarsened to so many points; all
     else as in `solve`.
+
+    With reach or mass, most starts are landmarks, of which only the most promising go on: `basins`
+    are shares of these, and the clouds have 150 points at most.
 
     >>> import numpy as np, gromap
     >>> t = np.linspace(0, 1, 60)
@@ -224,9 +251,13 @@ def landscape(
     (2, 1.0)
     """
     starts, points = _options.whole(starts, "starts"), _options.whole(points, "points", 2)
-    pair = Pair.of(X, Y, a, b, cost=cost, epsilon=epsilon, scale=scale, dim=dim, device=device, seed=seed)
+    given: dict[str, Any] = {"features": features, "alpha": alpha, "feature_cost": feature_cost}
+    given |= {"reach": reach, "mass": mass, "device": device, "seed": seed}
+    pair = Pair.of(X, Y, a, b, cost=cost, epsilon=epsilon, scale=scale, dim=dim, **given)
     solver = CntGW()
     solver.check(pair)
+    if pair.relaxed:
+        return _parts(pair, solver, starts, points)
     coarse = solver.problem(pair).coarser(points, points)
     tol = Loop.tol * coarse.unit
     gamma = torch.cat([sign_flips(*coarse.spread), random_starts(*coarse.spread, starts, pair.seed)])[:starts]
@@ -239,3 +270,14 @@ def landscape(
     if continuous:
         found = found.take(list(range(LISTED)))
     return Landscape(found, coarse, starts, continuous, pair)
+
+
+def _parts(pair: Pair, solver: CntGW, starts: int, points: int) -> Landscape:
+    """The minima of a match of parts, each as deep in the list as its energy says."""
+    points = min(points, RelaxedBudget.whole)
+    budget = replace(RelaxedBudget(), kept=LISTED, gap=math.inf, landmark_starts=max(1, starts // LANDMARK_CHOICES))
+    coarse = solver.problem(pair).coarser(points, points)
+    assert isinstance(coarse, RelaxedProblem)
+    with one_thread():
+        found, states = relaxed_minima(coarse, solver.loop, pair.seed, min(starts, Search.starts), budget)
+    return Landscape(found, coarse, starts, False, pair, states)

@@ -20,13 +20,13 @@ import torch
 from torch import Tensor
 
 from gromap._threads import side_by_side
-from gromap._torch import split
+from gromap._torch import split, tolist
 from gromap.geometry.measure import drawn_points, own_generator, spread_points
 from gromap.search.budget import RelaxedBudget
 from gromap.search.dense_pair import Batch, DensePair
 from gromap.search.proposals import random_starts, sign_flips
 from gromap.solvers.loop import alternate
-from gromap.solvers.protocol import Begin, Loop, Outcome
+from gromap.solvers.protocol import Begin, Loop, Minima, Outcome
 from gromap.solvers.relaxed import Moments, RelaxedProblem
 from gromap.transport.cuda_graph import StepGraph
 from gromap.transport.sinkhorn import Potentials
@@ -37,22 +37,46 @@ LANDMARKS = 3
 
 def relaxed_start(
     problem: RelaxedProblem, loop: Loop, seed: int, starts: int, budget: RelaxedBudget
-) -> tuple[Moments, Potentials]:
-    """The lowest minimum of the search, with potentials on all points of the problem."""
+) -> tuple[Moments, Potentials, Minima]:
+    """The lowest minimum of the search, with potentials on all points of the problem, and the
+    distinct minima that were met."""
     n, m = len(problem.a), len(problem.b)
     small = problem.coarser(*(k if k <= budget.whole else budget.cells for k in (n, m)))
     assert isinstance(small, RelaxedProblem)
-    pair, best = DensePair(small, budget), None
-    tol = loop.tol if problem.most else max(loop.tol, budget.tol)  # caps are met slowly, and best while it is cheap
+    minima, states = relaxed_minima(small, loop, seed, starts, budget)
+    duals = small.interpolate(states[0], minima.potentials(0), problem)
+    return small.carried(states[0], duals, problem), duals, minima
+
+
+def relaxed_minima(
+    small: RelaxedProblem, loop: Loop, seed: int, starts: int, budget: RelaxedBudget
+) -> tuple[Minima, list[Moments]]:
+    """The distinct minima of a small problem, at its temperature; their Γ is G of the moments."""
+    pair = DensePair(small, budget)
+    tol = loop.tol if small.most else max(loop.tol, budget.tol)  # caps are met slowly, and best while it is cheap
     rough, graph = replace(loop.rough(), max_iter=budget.settled_steps, tol=tol), StepGraph()
-    floor = max(problem.eps, budget.floor * pair.heat)
-    for plan in hunt(pair, floor, seed, starts):
-        end = _annealed(small, small.moments_of(plan), ladder(2 * floor, problem.eps, 2.0), rough, graph)
-        if best is None or float(end.energy) < float(best.energy):
-            best = end
-    assert best is not None
-    duals = small.interpolate(best.gamma, best.duals, problem)
-    return small.carried(best.gamma, duals, problem), duals
+    floor = max(small.eps, budget.floor * pair.heat)
+    plans, count = hunt(pair, floor, seed, starts)
+    ends = [_annealed(small, small.moments_of(plan), ladder(2 * floor, small.eps, 2.0), rough, graph) for plan in plans]
+    energy = torch.stack([end.energy for end in ends]).nan_to_num(nan=math.inf)
+    f, g = (torch.stack(z) for z in zip(*((end.duals.f, end.duals.g) for end in ends), strict=True))
+    found = Minima(torch.stack([end.gamma.G for end in ends]), energy, f, g, count.to(energy))
+    dense = torch.stack([small.plan(end.score, end.duals.f, end.duals.g).dense() for end in ends])
+    owner = _owners(dense, energy.argsort(stable=True), budget.same)
+    kept: list[int] = sorted(set(tolist(owner)), key=lambda k: float(energy[k]))
+    shared = torch.zeros_like(found.count).index_add_(0, owner, found.count)
+    return replace(found.take(kept), count=shared[kept]), [ends[k].gamma for k in kept]
+
+
+def _owners(pi: Tensor, order: Tensor, same: float) -> Tensor:
+    """For each plan the first one, in some order, that differs from it in no more than a share of
+    the mass.  (K,)"""
+    flat, owner, leaders = pi.flatten(1), torch.empty_like(order), list[int]()
+    for k in tolist(order):
+        near = [j for j in leaders if float((flat[k] - flat[j]).abs().sum()) <= same]
+        owner[k] = near[0] if near else k
+        leaders += [] if near else [k]
+    return owner
 
 
 def _annealed(
@@ -65,8 +89,9 @@ def _annealed(
     return alternate(cold, Begin(state, cold.zero_potentials()), loop, graph=graph)
 
 
-def hunt(pair: DensePair, floor: float, seed: int, starts: int) -> Tensor:
-    """Lines 1 and 2: the lowest distinct plans at the temperature of the search.  (K, n, m)"""
+def hunt(pair: DensePair, floor: float, seed: int, starts: int) -> tuple[Tensor, Tensor]:
+    """Lines 1 and 2: the lowest distinct plans at the temperature of the search, and how many of
+    the starts that were not dropped came next to each.  (K, n, m), (K,)"""
     budget = pair.budget
     sx, sy = ((w @ z.square()).sqrt() for z, w in ((pair.x, pair.a), (pair.y, pair.b)))
     gamma = torch.cat([sign_flips(sx, sy, budget.flipped_axes), random_starts(sx, sy, starts, seed)])
@@ -89,7 +114,9 @@ def hunt(pair: DensePair, floor: float, seed: int, starts: int) -> Tensor:
             value = pair.value(pi, batch, temperatures[-1])
             lowest = value.argsort()[: math.ceil(share * len(value))]
             pi, value, batch = pi[lowest], value[lowest], batch.take(lowest)
-    return pi[pair.distinct(pi, value)]
+    found = pi[pair.distinct(pi, value)]
+    nearest = torch.cdist(pi.flatten(1), found.flatten(1), p=1).argmin(1)
+    return found, torch.bincount(nearest, minlength=len(found))
 
 
 def _cooled(pair: DensePair, batch: Batch, temperatures: list[float]) -> tuple[Tensor, Batch]:

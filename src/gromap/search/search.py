@@ -92,11 +92,11 @@ class Search:
     def _begin_relaxed(self, problem: Problem, coarse: Problem, loop: Loop, seed: int) -> Begin:
         embedded = coarse.embedded
         assert isinstance(embedded, RelaxedProblem)
-        state, duals = relaxed_start(embedded, loop, seed, self.starts, RelaxedBudget())
+        state, duals, minima = relaxed_start(embedded, loop, seed, self.starts, RelaxedBudget())
         if not problem.primal:
-            return Begin(state, duals)
+            return Begin(state, duals, minima)
         plan = embedded.plan(embedded.score_to(embedded, state), duals.f, duals.g)
-        return Begin(problem.start(state.G, plan), problem.zero_potentials())
+        return Begin(problem.start(state.G, plan), problem.zero_potentials(), minima)
 
 
 def best_start(
