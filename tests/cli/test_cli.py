@@ -329,8 +329,8 @@ def clouds(tmp_path) -> Path:
 def test_pairwise_goes_on_where_it_was(clouds, tmp_path, capsys, monkeypatch):
     out = tmp_path / "out"
     args = ["pairwise", str(clouds), "--out", str(out), "--epsilon", "1e-2"]
-    module = import_module("gromap.learn.pairwise")
-    original, solved = module._value, []
+    module = import_module("gromap.learn.tasks")
+    original, solved = module.match_pair, []
 
     def stopping(*args):
         if len(solved) == 3:
@@ -338,7 +338,7 @@ def test_pairwise_goes_on_where_it_was(clouds, tmp_path, capsys, monkeypatch):
         solved.append(args[:2])
         return original(*args)
 
-    monkeypatch.setattr(module, "_value", stopping)
+    monkeypatch.setattr(module, "match_pair", stopping)
     assert main(args) == 130
     assert "gromap: interrupted; what was finished is kept." in capsys.readouterr().err
     assert [path.name for path in out.iterdir()] == ["pairwise.safetensors"]
@@ -351,7 +351,7 @@ def test_pairwise_goes_on_where_it_was(clouds, tmp_path, capsys, monkeypatch):
     assert table[0] == ["", "a.npy", "b.npy", "c.npy"]
     assert np.array([row[1:] for row in table[1:]], float) == pytest.approx(values)
     assert abs(values[0, 1]) < 1e-3 * values[0, 2]
-    monkeypatch.setattr(module, "_value", original)
+    monkeypatch.setattr(module, "match_pair", original)
     assert "already has distances.npy" in refused(capsys, *args)
     assert main([*args, "--force", "--no-debias", "--quiet"]) == 0
     assert np.load(out / "distances.npy")[0, 1] > values[0, 1]
