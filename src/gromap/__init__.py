@@ -13,6 +13,7 @@ from gromap.geometry.indexed_costs import Precomputed, Tree
 from gromap.learn.barycenter import barycenter
 from gromap.learn.flows import Flow, FlowInterrupted, FlowStatus, gradient_flow
 from gromap.learn.losses import GromovLoss, gw_loss
+from gromap.learn.nearest import Neighbors, nearest
 from gromap.learn.pairwise import pairwise
 from gromap.search.budget import SearchBudget
 from gromap.search.landscape import Landscape, landscape
@@ -61,6 +62,7 @@ __all__ = [
     "LowRankCostGW",
     "LowRankGW",
     "Multiscale",
+    "Neighbors",
     "Nystrom",
     "Plan",
     "Power",
@@ -86,6 +88,7 @@ __all__ = [
     "landscape",
     "load",
     "mesh",
+    "nearest",
     "pairwise",
     "solve",
 ]

@@ -263,7 +263,7 @@ def _warn_of_costs(spaces: list[Space | None]) -> None:
         if s is not None and not isinstance(s.cost, Indexed):
             kinds.setdefault(repr(s.cost), k)
     if len(kinds) > 1:
-        found = ", ".join(f"{cost} (the first is space {k})" for cost, k in kinds.items())
+        found = ", ".join(f"{cost} (the first is space {k})" for cost, k in list(kinds.items())[:3])
         _check.warn(f"the spaces have {len(kinds)} different costs, whose values hardly compare: {found}.")
 
 
