@@ -167,7 +167,11 @@ def pairwise(
     epsilon: Epsilon = 1e-3,
     dim: Dim = None,
     debias: Annotated[bool, typer.Option(help="Take the self terms away, so that equal shapes are at 0.")] = True,
-    jobs: Annotated[int, typer.Option(help="Processes; -1 is one per core.")] = 1,
+    nearest: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="K", help="Only the K nearest of each shape: most pairs are then not solved."),
+    ] = None,
+    jobs: Annotated[int | None, typer.Option(help="Processes; -1 is one per core.")] = None,
     out: Out = None,
     seed: Seed = 0,
     device: Device = None,
@@ -175,15 +179,23 @@ def pairwise(
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Compare all shapes of a folder: a symmetric matrix of GW values, of which the root is a
-    distance.
+    """Compare all shapes of a folder: a symmetric matrix of distances, the roots of debiased GW
+    values.
 
-    If interrupted, call it again to go on.
+    If interrupted or killed, call it again to go on. What cannot be read or matched is left out,
+    and named.
 
     \b
     gromap pairwise bones/ --jobs -1
+    gromap pairwise cells/ --nearest 5
+
+    \b
+    report.html              the matrix in the order of a tree, and a map of the shapes
+    distances.csv, .npy      the matrix; with --nearest, neighbors.csv instead
+    values.csv, .npy         the same before the root
+    report.json              all numbers
     """
-    options = collection.PairwiseOptions(cost, epsilon, dim, debias, jobs, seed, device, force)
+    options = collection.PairwiseOptions(cost, epsilon, dim, debias, nearest, jobs, seed, device, force)
     _print(collection.pairwise(folder, out, options, Show(quiet)), as_json, quiet)
 
 

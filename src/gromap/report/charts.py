@@ -65,7 +65,7 @@ def chart(title: str, series: dict[str, np.ndarray], log: bool = False) -> str:
         if len(curves) > 1
         else ""
     )
-    return _figure(title + (", log scale" if log else ""), f"{WIDTH} {HEIGHT}", parts, keys)
+    return figure(title + (", log scale" if log else ""), f"{WIDTH} {HEIGHT}", parts, keys)
 
 
 def bars(title: str, values: dict[str, float], unit: str) -> str:
@@ -77,7 +77,7 @@ def bars(title: str, values: dict[str, float], unit: str) -> str:
         parts.append(f'<text x="{LEFT - 6}" y="{middle + 3.5}" text-anchor="end">{escape(name)}</text>')
         parts.append(f'<rect class="bar" x="{LEFT}" y="{middle - 6}" width="{max(width, 1):.1f}" height="12" rx="2"/>')
         parts.append(f'<text x="{LEFT + width + 6:.1f}" y="{middle + 3.5}">{value:.3g} {escape(unit)}</text>')
-    return _figure(title, f"{WIDTH} {20 * len(values) + 4}", parts)
+    return figure(title, f"{WIDTH} {20 * len(values) + 4}", parts)
 
 
 def plane_map(
@@ -93,7 +93,7 @@ def plane_map(
     height, lines = relief(values, float(energies[0]))
     fine = np.asarray(scipy.ndimage.zoom(height, 8, order=3))
     bands = np.searchsorted(lines, fine) / len(lines)
-    picture = _png((SHADES[0] + bands[..., None] * (SHADES[1] - SHADES[0])).round().astype(np.uint8)[::-1])
+    picture = png((SHADES[0] + bands[..., None] * (SHADES[1] - SHADES[0])).round().astype(np.uint8)[::-1])
     wide, tall = PLANE
     parts = [f'<image href="{picture}" width="{wide}" height="{tall}" preserveAspectRatio="none"/>']
     for k in range(len(minima) - 1, -1, -1):  # the lowest lies on top
@@ -106,15 +106,15 @@ def plane_map(
             f'</title><circle cx="{x:.1f}" cy="{y:.1f}" r="{radius:.1f}"/>'
             f'<text x="{x:.1f}" y="{y + 3.5:.1f}" text-anchor="middle">{k + 1}</text></g>'
         )
-    return _figure("Objective on the plane of the minima, dark is low", f"{wide} {tall}", parts)
+    return figure("Objective on the plane of the minima, dark is low", f"{wide} {tall}", parts)
 
 
-def _figure(title: str, size: str, parts: list[str], keys: str = "") -> str:
+def figure(title: str, size: str, parts: list[str], keys: str = "") -> str:
     picture = f'<svg viewBox="0 0 {size}" role="img" aria-label="{escape(title)}">{"".join(parts)}</svg>'
     return f'<figure class="chart"><figcaption>{escape(title)} {keys}</figcaption>{picture}</figure>'
 
 
-def _png(rgb: np.ndarray) -> str:
+def png(rgb: np.ndarray) -> str:
     """An (H, W, 3) uint8 image as a data URL."""
     height, width = rgb.shape[:2]
     chunks = {
