@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import math
 import sys
+import time
+from collections.abc import Callable
 from typing import NamedTuple
+
+LINE_EVERY = 5.0  # seconds between two lines of progress where stderr is a file
 
 
 class Event(NamedTuple):
@@ -41,11 +45,39 @@ class Event(NamedTuple):
         return ", ".join(parts)
 
 
+def now_and_then(tell: Callable[[str], object]) -> Callable[[str], None]:
+    """The same function, which passes on the first text, and then one every few seconds.
+
+    >>> show = now_and_then(print)
+    >>> for step in range(1000):
+    ...     show(f"step {step}")
+    step 0
+    """
+    last = -math.inf
+
+    def show(text: str) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if now - last >= LINE_EVERY:
+            last = now
+            tell(text)
+
+    return show
+
+
 class Progress:
-    """One line on stderr that is rewritten as the work goes on."""
+    """One line on stderr that is rewritten as the work goes on; a new one now and then where
+    stderr is no terminal."""
+
+    def __init__(self) -> None:
+        self.terminal = sys.stderr.isatty()
+        self.line = now_and_then(lambda text: print(text, file=sys.stderr, flush=True))
 
     def __call__(self, event: Event | str) -> None:
         text = str(event)
+        if not self.terminal:
+            self.line("gromap: " + text)
+            return
         if isinstance(event, Event) and event.total and not event.note:
             done = 20 * event.step // event.total
             text = f"[{'#' * done}{'.' * (20 - done)}] {text}"
@@ -53,4 +85,5 @@ class Progress:
         sys.stderr.flush()
 
     def close(self) -> None:
-        sys.stderr.write("\n")
+        if self.terminal:
+            sys.stderr.write("\n")

@@ -72,9 +72,7 @@ def test_it_lies_between_the_shapes(boxes, tmp_path, capsys):
     assert {path.name for path in out.iterdir()} == set(facts["files"]) == NAMES
     assert facts["settings"]["weights"] == [0.75, 0.25]
     assert facts["loss"] == min(facts["losses"]) < 0.8 * facts["losses"][0]
-    assert [line for line in progress.splitlines() if line.startswith("flow: step")][-1].startswith(
-        "flow: step 8 of at most 8, loss"
-    )
+    assert "flow: match the shapes for the first time" in progress.splitlines()
     cloud = read_mesh(out / "barycenter.ply")
     assert (cloud.vertices.shape, len(cloud.faces)) == ((30, 3), 0)
     assert cloud.vertices.mean(0) == pytest.approx([2, 1, 0.5], abs=0.3)
@@ -198,7 +196,8 @@ def test_points_are_even_on_a_surface():
 @pytest.mark.skipif(os.name == "nt", reason="Windows has other signals")
 def test_ctrl_c_keeps_the_best_points(boxes, tmp_path):
     words = [*boxes, "--out", "out", "--points", "80", "--steps", "1000", "--epsilon", "2e-2", "--aligned"]
-    command = [sys.executable, "-u", "-m", "gromap.cli", "barycenter", *words]
+    lines = "import sys, gromap; gromap._progress.LINE_EVERY = 0; from gromap.cli import main; sys.exit(main())"
+    command = [sys.executable, "-u", "-c", lines, "barycenter", *words]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path) as process:
         assert process.stderr
         shown = ""

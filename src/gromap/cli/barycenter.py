@@ -63,7 +63,7 @@ def barycenter(paths: Sequence[Path], out: Path | None, options: Options, show: 
     unit = max(gromap.Space(cloud, cost=cost).scale for cloud in centered)
 
     with folder.keeping(place, names):
-        with show.stage("flow", lines=True) as tell:
+        with show.stage("flow") as tell:
             start = centered[first] if len(meshes[first].faces) else None
             flow = _flow(centered, weights, start, size, cost, unit, options, tell)
             result = Mesh(in_space(flow.points.cpu().numpy()) + middle, np.zeros((0, 3), np.int64), name="barycenter")

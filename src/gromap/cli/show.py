@@ -1,4 +1,4 @@
-"""Progress on stderr: one line for each stage of a command."""
+"""Progress on stderr: one line for each stage of a command, and how far a long one is."""
 
 from __future__ import annotations
 
@@ -8,24 +8,29 @@ from contextlib import contextmanager
 
 from rich.console import Console
 
-from gromap._progress import Event
+from gromap._progress import Event, now_and_then
 
 Tell = Callable[[Event | str], None]  # shows how far a stage is; a callback for solvers and flows
 
 
 class Show:
-    """Stages, with a spinner where stderr is a terminal; `seconds` has the duration of each."""
+    """Stages, with a spinner where stderr is a terminal, and now and then a line where it is not;
+    `seconds` has the duration of each."""
 
     def __init__(self, quiet: bool):
         self.console = Console(stderr=True, quiet=quiet, highlight=False, markup=False, soft_wrap=True)
         self.seconds: dict[str, float] = {}
 
     @contextmanager
-    def stage(self, name: str, lines: bool = False) -> Iterator[Tell]:
-        """Run a stage; call what it yields to show how far it is.  lines: print a line each time
-        where stderr is a file."""
-        begin, lines = time.perf_counter(), lines and not self.console.is_terminal
-        with self.console.status(f"{name} ...") as status:
-            yield lambda event: self.console.print(f"{name}: {event}") if lines else status.update(f"{name}: {event}")
+    def stage(self, name: str) -> Iterator[Tell]:
+        """Run a stage; call what it yields to show how far it is."""
+        begin = time.perf_counter()
+        if self.console.is_terminal:
+            with self.console.status(f"{name} ...") as status:
+                yield lambda event: status.update(f"{name}: {event}")
+        else:
+            show = now_and_then(self.console.print)
+            self.console.print(f"{name} ...")
+            yield lambda event: show(f"{name}: {event}")
         self.seconds[name] = time.perf_counter() - begin
         self.console.print(f"{name:<24} {self.seconds[name]:6.1f} s")
