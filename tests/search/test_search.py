@@ -16,7 +16,7 @@ from gromap.bench.shapes import surface_pair
 from gromap.datasets import humans
 from gromap.search.anneal import SmallPair
 from gromap.search.descent import SAME_GAMMA, descend, merge
-from gromap.search.landscape import objective
+from gromap.search.landscape import is_continuum, objective
 from gromap.search.proposals import profile_scores, random_starts, sign_flips
 from gromap.search.search import best_start, lowest
 from gromap.solvers.loop import alternate
@@ -228,6 +228,8 @@ def test_landscape_of_a_stick():
     assert (np.abs(stick[solutions[1].p2p_12] - stick[::-1]).max(1) < 0.2).mean() > 0.9
     assert land.plan(0).shape == (150, 150)
     assert "2 minima from 30 starts" in repr(land)
+    assert "  1   energy" in repr(land)  # counted as on the page
+    assert "  0   energy" not in repr(land)
 
 
 def test_a_landscape_warns_of_a_cost_that_is_not_cnt(pair):
@@ -281,6 +283,17 @@ def test_a_sphere_has_a_continuum_of_minima():
     assert land.continuous
     assert len(land) <= 15
     assert "continuum" in repr(land)
+    assert land.basins.sum() < 1  # of all starts, not of those that are listed
+    assert land.basins.max() <= 0.1
+
+
+def test_minima_beside_a_large_basin_are_no_continuum():
+    """Many starts that end each at a minimum of its own say nothing where one minimum attracts a
+    third of all."""
+    alone = torch.ones(60)
+    assert is_continuum(alone, 90)
+    assert not is_continuum(torch.cat([alone, torch.tensor([30.0])]), 90)
+    assert not is_continuum(torch.tensor([50.0, 40.0]), 90)
 
 
 CASES = {

@@ -47,6 +47,7 @@ BATCH = 100  # starts that run together
 ROUGHLY = 10.0  # times the tolerance, for starts that are not told apart yet
 LANDMARK_CHOICES = 2 * RelaxedBudget.landmark_sets  # of both sides
 LISTED = 15  # minima that are listed where nearly every start ends at one of its own
+LARGE_BASIN = 0.1  # share of the starts that no minimum of a continuum attracts
 
 
 class Plane(NamedTuple):
@@ -83,7 +84,7 @@ class Landscape:
             )
         shown = list(zip(self.energies, self.basins, strict=True))
         lines += [
-            f"  {k:>3}   energy {e:.6f}   attracts {b:.1%}".replace("%", " %") for k, (e, b) in enumerate(shown[:10])
+            f"  {k:>3}   energy {e:.6f}   attracts {b:.1%}".replace("%", " %") for k, (e, b) in enumerate(shown[:10], 1)
         ]
         return "\n".join(lines + ([f"  and {len(shown) - 10} more"] if len(shown) > 10 else []))
 
@@ -100,7 +101,7 @@ class Landscape:
     @property
     def basins(self) -> np.ndarray:
         """The share of the starts that each minimum attracts.  (K,)"""
-        return (self.found.count / self.found.count.sum()).cpu().numpy()
+        return (self.found.count / self.starts).cpu().numpy()
 
     def plan(self, k: int = 0) -> Plan:
         """The coupling of all points at one minimum: its potentials extended from the coarse
@@ -266,7 +267,7 @@ def landscape(
         gamma, energy, count = (torch.cat(z) for z in zip(*((m.gamma, m.energy, m.count) for m in parts), strict=True))
         pick, count = distinct(gamma / axis_units(coarse), energy, count, SAME_GAMMA)
         found = descend(coarse, gamma[pick], tol, count=count, sinkhorn_steps=51, rounds=20)
-    continuous = len(found) > max(LISTED, starts // 3)
+    continuous = is_continuum(found.count, starts)
     if continuous:
         found = found.take(list(range(LISTED)))
     return Landscape(found, coarse, starts, continuous, pair)
@@ -281,3 +282,8 @@ def _parts(pair: Pair, solver: CntGW, starts: int, points: int) -> Landscape:
     with one_thread():
         found, states = relaxed_minima(coarse, solver.loop, pair.seed, min(starts, Search.starts), budget)
     return Landscape(found, coarse, starts, False, pair, states)
+
+
+def is_continuum(count: Tensor, starts: int) -> bool:
+    """Whether hardly two starts ended at the same minimum, given how many ended at each."""
+    return len(count) > max(LISTED, starts // 3) and float(count.max()) < max(2, LARGE_BASIN * starts)
