@@ -10,7 +10,9 @@ solves all other pairs too, and compares its neighbors with those of the whole m
 from __future__ import annotations
 
 import argparse
+import tempfile
 import time
+from pathlib import Path
 
 import numpy as np
 
@@ -63,15 +65,18 @@ def pairs(clouds: list[np.ndarray], seconds: float, jobs: int) -> None:
 
 def neighbors(clouds: list[np.ndarray], k: int, jobs: int, check: bool) -> None:
     begin = time.perf_counter()
-    found = gromap.nearest(clouds, k, n_jobs=jobs)
-    print(f"{found}, {time.perf_counter() - begin:.0f} s")
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "pairs.safetensors"  # so that the matrix goes on from the neighbors
+        found = gromap.nearest(clouds, k, n_jobs=jobs, path=path)
+        took = time.perf_counter() - begin
+        whole = gromap.pairwise(clouds, n_jobs=jobs, path=path) if check else None
+    print(f"{found}, {took:.0f} s")
     same = np.mean((found.indices % len(FAMILIES)) == (np.arange(len(clouds)) % len(FAMILIES))[:, None])
     print(f"{100 * same:.1f} % of the neighbors are of the same family")
-    if check:
-        whole = gromap.pairwise(clouds, n_jobs=jobs)
+    if whole is not None:
         np.fill_diagonal(whole, np.inf)
         print("the same neighbors as in the whole matrix:", np.array_equal(whole.argsort(1)[:, :k], found.indices))
-        print(f"the whole matrix after {time.perf_counter() - begin:.0f} s")
+        print(f"the whole matrix took {time.perf_counter() - begin:.0f} s")
 
 
 def main() -> None:

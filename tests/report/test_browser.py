@@ -190,6 +190,45 @@ def test_cameras_are_linked(browser, meshes):
         assert changed(start, opened.picture(1)) > 0.05
 
 
+def test_shapes_fill_their_frames(browser, meshes):
+    """The higher one nearly to the edges, whichever way they lie."""
+    with Opened(browser, meshes) as opened:
+        for axis in (1, 0):  # rows, then columns
+            extents = [painted(opened.picture(side)).any(axis).mean() for side in (0, 1)]
+            assert max(extents) > 0.75
+            opened.page.click("#roll")
+
+
+def test_lines_edges_and_a_picture(browser, meshes, tmp_path):
+    with Opened(browser, meshes) as opened:
+        lines = opened.page.locator("#lines line:not(.under)")
+        assert lines.count() == 0
+        opened.page.click("#show-lines")
+        opened.page.wait_for_timeout(250)
+        assert 12 < lines.count() <= 24
+        opened.keep("lines")
+        for line in lines.all():  # from a point of the source to one of the target
+            ends = [float(line.get_attribute(name)) for name in ("x1", "x2")]
+            middle = opened.page.locator(".view").nth(1).bounding_box()["x"]
+            left = opened.page.locator(".pair").bounding_box()["x"]
+            assert ends[0] + left < middle < ends[1] + left
+        before = opened.picture(0)
+        opened.page.click("#wireframe")
+        wired = opened.picture(0)
+        assert changed(before, wired) > 0.02
+        opened.keep("wireframe")
+        with opened.page.expect_download() as download:
+            opened.page.click("#picture")
+        assert download.value.suggested_filename == "Two men.png"
+        from matplotlib.image import imread
+
+        picture = imread(download.value.path())[..., :3]
+        assert picture.shape[1] == pytest.approx(opened.page.locator(".pair").bounding_box()["width"], abs=1)
+        assert all(painted(half).mean() > 0.02 for half in np.array_split(picture[60:-20, 20:-20], 2, 1))
+        opened.page.click("#show-lines")
+        assert lines.count() == 0
+
+
 def test_minima_recolor_the_target(browser, meshes, men):
     land = men[2]
     with Opened(browser, meshes) as opened:
@@ -224,6 +263,7 @@ def test_clouds_and_dense_plans(browser, tmp_path, men):
     page = write_report(tmp_path / "clouds.html", Mesh(x, NO_FACES), Mesh(y, NO_FACES), sol)
     with Opened(browser, page) as opened:
         assert all(0.02 < painted(opened.picture(side)).mean() < 0.5 for side in (0, 1))
+        assert opened.page.locator("#wireframe").is_hidden()
         opened.page.fill("#probe-index", "7")
         opened.page.keyboard.press("Enter")
         opened.page.wait_for_selector(f'#readout td:text("target {sol.map("argmax")[7]},")')

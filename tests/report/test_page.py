@@ -16,6 +16,7 @@ import torch
 import gromap
 from gromap.mesh import Mesh
 from gromap.mesh.mesh import in_space
+from gromap.mesh.quality import Quality
 from gromap.report import pose
 from gromap.report.charts import chart
 from gromap.report.page import write_report
@@ -110,6 +111,43 @@ def test_error_and_its_mean(tmp_path, match):
     assert np.allclose(blocks(text)["error"], error)
     assert "mean 1," in facts(text)["modes"]["error"]["note"]
     assert "error" not in facts(write_report(tmp_path / "b.html", source, target, sol).read_text("utf-8"))["modes"]
+
+
+def test_the_quality_of_the_map(tmp_path, match):
+    source, target, sol = match
+    errors = np.linspace(0, 0.3, N)
+    measured = Quality(0.8, 1.25, errors, 0, "heat")
+    text = write_report(tmp_path / "a.html", source, target, sol, error=errors, quality=measured).read_text("utf-8")
+    assert "Quality of the map" in text
+    assert f"{100 * errors.mean():.2f} % of √area, by the heat method" in text
+    assert "80.0 % of the target" in text
+    assert "25 % of √area</text>" in text  # where the curve ends
+    assert facts(text)["errorUnit"] == " √area"
+    assert "√area, carried" in facts(text)["modes"]["error"]["note"]
+    plain = write_report(tmp_path / "b.html", source, target, sol, error=errors).read_text("utf-8")
+    assert "Quality of the map" not in plain
+    assert facts(plain)["errorUnit"] == ""
+    unknown = Quality(0.8, 1.25)
+    text = write_report(tmp_path / "c.html", source, target, sol, quality=unknown).read_text("utf-8")
+    assert "Geodesic error" not in text
+
+
+def test_lines_lead_from_points_far_apart_to_their_matches(tmp_path, match):
+    source, target, sol = match
+    lines = np.array(facts(write_report(tmp_path / "a.html", source, target, sol).read_text("utf-8"))["lines"])
+    assert len(np.unique(lines[:, 0])) == len(lines) > 20
+    assert np.array_equal(lines[:, 1], sol.map()[lines[:, 0]])
+
+
+def test_axes_have_different_labels():
+    for values in ([0.02671, 0.02672, 0.0267153], [0.0, 0.0], [1e-9, 3e-9], [5.0], [1234567.0, 1234569.0]):
+        for log in (False, True):
+            text = chart("energy", {"energy": np.array(values)}, log)
+            labels = re.findall(r'text-anchor="end">([^<]+)<', text)
+            assert len(set(labels)) == len(labels) == (3 if text else 0)
+    drift = chart("energy", {"energy": 0.0267 + 1e-6 * np.arange(5)})
+    heights = [float(y) for y in re.findall(r'cy="([\d.]+)"', drift)]
+    assert max(heights) - min(heights) < 20  # of 132 pixels: no trend
 
 
 def test_carrying_is_the_conditional_mean_also_without_mass(match):

@@ -105,6 +105,7 @@ def match(paths: tuple[Path, Path], out: Path | None, options: Options, show: Sh
                 title=f"{source.name} to {target.name}",
                 labels=carried.labels,
                 error=None if measured is None else _error(there, truths[measured.truth or 0], target),
+                quality=measured,
                 settings=settings,
                 force=True,
             )

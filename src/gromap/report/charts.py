@@ -16,6 +16,7 @@ from gromap.report.landscape import relief
 
 WIDTH, HEIGHT = 340, 132  # of a chart
 LEFT, RIGHT, TOP, BOTTOM = 58, 10, 8, 22  # around its axes
+MIN_SHARE = 2e-3  # of its values that an axis spans: with less, what a solve leaves undone would look like a trend
 MIN_DECADES = 0.3  # decades of a log axis: with fewer, its labels would be equal, and noise would look like a trend
 PLANE = (340, 280)  # of the plane of the minima
 SHADES = np.array([[16, 50, 92], [238, 244, 251]], dtype=np.float64)  # of the bottom and of the top of a landscape
@@ -31,8 +32,9 @@ def table(rows: Iterable[tuple[str, object]]) -> str:
     return f"<table>{''.join(lines)}</table>"
 
 
-def chart(title: str, series: dict[str, np.ndarray], log: bool = False) -> str:
-    """Curves over the steps 1, 2, ...; on a log axis, values that are not positive are left out."""
+def chart(title: str, series: dict[str, np.ndarray], log: bool = False, ends: tuple[str, str] | None = None) -> str:
+    """Curves over the steps 1, 2, ..., or from one end to the other; on a log axis, values that
+    are not positive are left out."""
     curves = {name: np.asarray(values, dtype=np.float64) for name, values in series.items()}
     shown = {name: np.isfinite(y) & (y > 0) if log else np.isfinite(y) for name, y in curves.items()}
     drawn = np.concatenate([y[shown[name]] for name, y in curves.items()])
@@ -42,18 +44,20 @@ def chart(title: str, series: dict[str, np.ndarray], log: bool = False) -> str:
     low, high = float(scale(drawn.min())), float(scale(drawn.max()))
     if log and high - low < MIN_DECADES:
         low, high = (low + high - MIN_DECADES) / 2, (low + high + MIN_DECADES) / 2
-    elif high - low < 1e-9 * max(abs(low), abs(high), 1e-9):
-        low, high = low - 0.5 * abs(low or 1), high + 0.5 * abs(high or 1)
+    elif not log and high - low <= MIN_SHARE * max(abs(low), abs(high)):
+        least = MIN_SHARE * max(abs(low), abs(high)) or 1.0
+        low, high = (low + high - least) / 2, (low + high + least) / 2
     steps = max(len(y) for y in curves.values())
     x = lambda i: LEFT + (WIDTH - LEFT - RIGHT) * (i / (steps - 1) if steps > 1 else 0.5)  # noqa: E731
     y = lambda v: TOP + (HEIGHT - TOP - BOTTOM) * (high - v) / (high - low)  # noqa: E731
     parts = []
-    for tick in np.linspace(low, high, 3):
-        label = f"{10**tick:.1e}" if log else f"{tick:.5g}"
+    ticks = np.linspace(low, high, 3)
+    for tick, label in zip(ticks, tick_labels(10**ticks if log else ticks, log), strict=True):
         parts.append(f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y(tick):.1f}" y2="{y(tick):.1f}"/>')
         parts.append(f'<text x="{LEFT - 6}" y="{y(tick) + 3.5:.1f}" text-anchor="end">{label}</text>')
-    for i in {0, steps - 1}:
-        parts.append(f'<text x="{x(i):.1f}" y="{HEIGHT - 6}" text-anchor="middle">{i + 1}</text>')
+    for i, label in {0: "1", steps - 1: str(steps)}.items() if ends is None else ((0, ends[0]), (steps - 1, ends[1])):
+        anchor = "end" if i and ends else "middle"
+        parts.append(f'<text x="{x(i):.1f}" y="{HEIGHT - 6}" text-anchor="{anchor}">{escape(label)}</text>')
     for k, (name, values) in enumerate(curves.items()):
         at = [(x(i), y(float(scale(values[i])))) for i in np.flatnonzero(shown[name])]
         line = " ".join(f"{i:.1f},{j:.1f}" for i, j in at)
@@ -66,6 +70,23 @@ def chart(title: str, series: dict[str, np.ndarray], log: bool = False) -> str:
         else ""
     )
     return figure(title + (", log scale" if log else ""), f"{WIDTH} {HEIGHT}", parts, keys)
+
+
+def tick_labels(ticks: np.ndarray, log: bool = False) -> list[str]:
+    """Numbers with as many digits as tell them apart, two at least.
+
+    >>> tick_labels(np.array([0.026705, 0.026718, 0.026731]))
+    ['0.026705', '0.026718', '0.026731']
+    >>> tick_labels(np.array([0.0, 0.5, 1.0]))
+    ['0', '0.5', '1']
+    """
+    found = list[str]()
+    for digits in range(2, 17):
+        found = [f"{tick:.{digits - 1}e}" if log else f"{tick:.{digits}g}" for tick in ticks]
+        steps = np.diff([float(label) for label in found])
+        if np.allclose(steps, np.diff(ticks), rtol=0.05, atol=0):
+            break
+    return found
 
 
 def bars(title: str, values: dict[str, float], unit: str) -> str:

@@ -18,21 +18,25 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
+from scipy.spatial import KDTree
 
 from gromap._files import replacing
 from gromap._plan import Plan
 from gromap._solution import Solution
+from gromap.geometry.measure import spread_points
 from gromap.mesh import Mesh
 from gromap.mesh.mesh import in_space
 from gromap.mesh.parts import parts
-from gromap.mesh.quality import orientation
+from gromap.mesh.quality import Quality, orientation
 from gromap.report import paint, pose
 from gromap.report.panel import landscape_tab, match_tab
 from gromap.report.payload import block, probe_blocks
 from gromap.search.landscape import Landscape
 from gromap.transport import LowRank
 
-SCRIPTS = ("data.js", "probe.js", "scene.js", "viewer.js")
+SCRIPTS = ("data.js", "probe.js", "scene.js", "tools.js", "viewer.js")
+LINES = 24  # points of the source that lines lead from, far from each other
 MINIMA = 24  # the lowest minima, whose matches can be shown on the target
 SAMPLE = 4000  # source points that carry the colors of a minimum
 TEXTURE = 2048  # pixels along a side; larger images are subsampled
@@ -48,6 +52,7 @@ def write_report(
     title: str = "",
     labels: Any = None,
     error: Any = None,
+    quality: Quality | None = None,
     landscape: Landscape | None = None,
     settings: Mapping[str, object] | None = None,
     force: bool = False,
@@ -58,8 +63,9 @@ def write_report(
     source, target: meshes, or clouds without faces, whose vertices were matched. A target that
     carries the very texture of the source, with uv of its own, is drawn with it.  labels: (N,)
     integers on the source.  error: (N,) floats, how far each source point lands from the truth.
-    landscape: of the same two clouds.  settings: shown in a table.  Of a match of parts, points
-    that are not matched are gray.
+    quality: of the map against the truth, with a panel of its own; errors are then in its unit, the
+    root of the target's area.  landscape: of the same two clouds.  settings: shown in a table.  Of
+    a match of parts, points that are not matched are gray.
 
     >>> import gromap, numpy as np, tempfile, pathlib
     >>> X = np.random.default_rng(0).normal(size=(60, 3)) * [3, 2, 1]
@@ -87,7 +93,8 @@ def write_report(
     unit = paint.in_units(points[1])
     back = paint.carry(plan, {"place": unit, "norm": (unit**2).sum(1, keepdims=True)})
     spreads = paint.spread(back, points[1]), paint.spread(carried, points[0])
-    modes = paint.modes_of(fields, carried, spreads, labels, matched)
+    unit_of_error = "" if quality is None else " √area"
+    modes = paint.modes_of(fields, carried, spreads, labels, matched, unit_of_error)
     counts = (plan.b if kept is None else plan.sums[1]).double().cpu().numpy()
     frames = frame, pose.beside(points[1], carried["place"], counts, frame)
 
@@ -109,13 +116,15 @@ def write_report(
             key: {k: getattr(mode, k) for k in ("name", "note", "ramp", "swatches")} for key, mode in modes.items()
         },
         "factors": "q" in probe,
+        "errorUnit": unit_of_error,
+        "lines": _lines(points[0], unit, back["place"], None if matched is None else matched[0]),
         "yaw": 0 if _flat(points[0]) and _flat(points[1]) else 0.45,
         "ramp": paint.RAMP.tolist(),
     }
     text = _page(
         title or "A match by gromap",
         facts,
-        match_tab(solution, settings, hand, kept),
+        match_tab(solution, settings, hand, kept, quality),
         landscape_tab(landscape, len(painted)),
     )
     before, after = text.split("<!--blocks-->")
@@ -176,6 +185,21 @@ def _sides(
         sides.append({"caption": caption, "center": center.tolist(), "radius": units[k] / 2, "diagonal": sizes[k]})
         sides[k]["frame"] = frame.tolist()
     return sides
+
+
+def _lines(points: np.ndarray, targets: np.ndarray, images: np.ndarray, some: np.ndarray | None) -> list[list[int]]:
+    """Some points of the source, far from each other, and the target points nearest to the mean
+    of where their mass goes.
+
+    some: those that are matched, None if all are.
+    """
+    known = np.arange(len(points)) if some is None else np.flatnonzero(some)
+    if not len(known):
+        return []
+    centered = torch.as_tensor(points[known].astype(np.float64) - points[known].mean(0, dtype=np.float64))
+    chosen = known[np.unique(spread_points(centered, min(LINES, len(known))).numpy())]
+    nearest = np.asarray(KDTree(targets).query(images[chosen])[1], dtype=int)
+    return np.stack([chosen, nearest], 1).tolist()
 
 
 def _flat(points: np.ndarray) -> bool:

@@ -71,9 +71,10 @@ def modes_of(
     spreads: tuple[np.ndarray, np.ndarray],
     labels: Any,
     matched: tuple[np.ndarray, np.ndarray] | None = None,
+    unit: str = "",
 ) -> dict[str, Mode]:
     """All that can be shown of these fields, the best first.  matched: the points of both sides
-    that are; all others are gray."""
+    that are; all others are gray.  unit: of the error."""
     some = matched or tuple(np.ones(len(z), bool) for z in spreads)
 
     def both(name: str, color: Callable[[np.ndarray], np.ndarray] = as_bytes) -> tuple[np.ndarray, np.ndarray]:
@@ -97,9 +98,9 @@ def modes_of(
     if "error" in fields:
         error = fields["error"][some[0]]
         top = _top(error)
-        note = f"Error of each source point against the truth, mean {error.mean():.4g}, carried to the target."
+        note = f"Error of each source point against the truth, mean {error.mean():.4g}{unit}, carried to the target."
         modes["error"] = Mode(
-            "Error", note, *both("error", lambda values: ramp(values[:, 0] / top)), ramp=("0", _more(top, ""))
+            "Error", note, *both("error", lambda values: ramp(values[:, 0] / top)), ramp=("0", _more(top, unit))
         )
     top = _top(np.concatenate([z[k] for z, k in zip(spreads, some, strict=True)]))
     note = "How far the image of each point spreads on the other shape, as a share of its diagonal."

@@ -10,7 +10,7 @@ import numpy as np
 from gromap._solution import Solution
 from gromap._stats import Stats
 from gromap.mesh.parts import Parts
-from gromap.mesh.quality import Orientation
+from gromap.mesh.quality import Orientation, Quality
 from gromap.report import charts
 from gromap.search.landscape import Landscape
 
@@ -26,9 +26,11 @@ def match_tab(
     settings: Mapping[str, object] | None,
     hand: Orientation | None,
     kept: Parts | None = None,
+    measured: Quality | None = None,
 ) -> str:
     """What the solver reports: the values, how they were reached, and the settings.  hand: whether
-    the match keeps left and right, where that is known.  kept: what a match of parts does."""
+    the match keeps left and right, where that is known.  kept: what a match of parts does.
+    measured: against the truth."""
     stats, history = solution.stats, solution.history
     mood = "good" if solution.converged else "bad"
     parts = [f'<p class="status {mood}">{escape(solution.status.value)}</p>']
@@ -38,6 +40,8 @@ def match_tab(
         parts.append(f'<p class="status bad">{MIRRORED}</p>')
     rows = [] if hand is None else [("Left and right", f"{hand.word} ({hand.hand:+.2f})")]
     parts.append(charts.table(_rows(solution, stats, kept is not None) + rows))
+    if measured is not None:
+        parts.append(_quality(measured))
     if len(history["energy"]) > 1:
         parts.append(charts.chart("Energy at each outer step", {"energy": history["energy"]}))
         parts.append(charts.chart("Misplaced mass at each outer step", {"mass": history["marginal_error"]}, log=True))
@@ -51,6 +55,26 @@ def match_tab(
     if settings:
         parts.append("<h2>Settings</h2>" + charts.table((str(name), value) for name, value in settings.items()))
     return "\n".join(parts)
+
+
+def _quality(measured: Quality) -> str:
+    """The map against the truth, and on its own."""
+    rows = [("Coverage", f"{100 * measured.coverage:.1f} % of the target's area")]
+    rows.append(("Smoothness", f"{measured.smoothness:.3g} (an isometry has 1)"))
+    if measured.errors is None or measured.auc is None:
+        return "<h2>Quality of the map</h2>" + charts.table(rows)
+    mean, median, worst = (100 * f(measured.errors) for f in (np.mean, np.median, np.max))
+    how = ", by the heat method" if measured.distances == "heat" else ""
+    first = [
+        ("Geodesic error, mean", f"{mean:.2f} % of √area{how}"),
+        ("Median and worst", f"{median:.2f} % and {worst:.2f} % of √area"),
+        ("Measured at", f"{len(measured.errors):,} vertices"),
+        ("Area under the curve", f"{measured.auc:.3f} (a perfect map has 1)"),
+    ]
+    thresholds, share = measured.curve()
+    ends = "0", f"{100 * thresholds[-1]:g} % of √area"
+    curve = charts.chart("Share of vertices by their geodesic error", {"share": share}, ends=ends)
+    return "<h2>Quality of the map</h2>" + charts.table(first + rows) + curve
 
 
 def _rows(solution: Solution, stats: Stats, partly: bool) -> list[tuple[str, str]]:

@@ -6,19 +6,27 @@ const SLOPE = Math.tan((FIELD / 2) * (Math.PI / 180));
 const MARGIN = 1.08; // around the shapes
 const CLICK = 5; // pixels that a click may move
 const HALF = 0.5; // of the weight of a point: where less is matched, it shows no texture
+const START_PITCH = 0.12;
+const SAMPLE = 4000; // points of a shape that tell how large it is
+const seen = new THREE.Vector3();
 THREE.ColorManagement.enabled = false; // colors are bytes of the screen, shaded as they are
+
+function rotation(pitch, yaw, roll) {
+  const about = (x, y, z, angle) => new THREE.Quaternion().setFromAxisAngle(new THREE.Vector3(x, y, z), angle);
+  return about(1, 0, 0, pitch).multiply(about(0, 1, 0, yaw)).multiply(about(0, 0, 1, roll));
+}
 
 class Pose {
   constructor(yaw) {
     this.start = yaw;
     this.watchers = [];
-    this.upright = { height: 0, radius: 0 };
-    this.lying = { height: 0, radius: 0 };
+    this.held = [];
+    this.fits = new Map(); // distances by the shape of a canvas
     this.reset();
   }
 
   reset() {
-    Object.assign(this, { yaw: this.start, pitch: 0.12, roll: 0, zoom: 1, x: 0, y: 0 });
+    Object.assign(this, { yaw: this.start, pitch: START_PITCH, roll: 0, zoom: 1, x: 0, y: 0 });
     this.changed();
   }
 
@@ -44,22 +52,29 @@ class Pose {
     this.changed();
   }
 
-  // The smallest upright cylinder that holds both shapes, however they turn: it shall fit into the picture.
+  // Some points of a shape, in the frame of the page: both shapes shall fill their frames, and fit into them.
   hold(points, matrix) {
-    const at = new THREE.Vector3();
-    for (let i = 0; i < points.length; i += 3) {
-      const { x, y, z } = at.fromArray(points, i).applyMatrix4(matrix);
-      this.upright.height = Math.max(this.upright.height, Math.abs(y));
-      this.upright.radius = Math.max(this.upright.radius, Math.hypot(x, z));
-      this.lying.height = Math.max(this.lying.height, Math.abs(x));
-      this.lying.radius = Math.max(this.lying.radius, Math.hypot(y, z));
-    }
+    const step = 3 * Math.ceil(points.length / 3 / SAMPLE);
+    for (let i = 0; i < points.length; i += step) this.held.push(new THREE.Vector3().fromArray(points, i).applyMatrix4(matrix));
+    this.fits.clear();
   }
 
-  // How far a camera has to be.
+  // How far a camera has to be, for the pose at the start, and for the same from the front and from the other side.
   distance(aspect) {
-    const { height, radius } = Math.round(this.roll / (Math.PI / 2)) % 2 ? this.lying : this.upright;
-    return (MARGIN * Math.max(height, radius / aspect)) / SLOPE + 0.6 * radius;
+    const lying = Math.round(this.roll / (Math.PI / 2)) % 2;
+    const key = `${aspect} ${lying}`;
+    if (!this.fits.has(key)) {
+      let far = 0.1;
+      for (const yaw of [-this.start, 0, this.start]) {
+        const turn = rotation(START_PITCH, yaw, (lying * Math.PI) / 2);
+        for (const point of this.held) {
+          const { x, y, z } = seen.copy(point).applyQuaternion(turn);
+          far = Math.max(far, z + (MARGIN * Math.max(Math.abs(y), Math.abs(x) / aspect)) / SLOPE);
+        }
+      }
+      this.fits.set(key, far);
+    }
+    return this.fits.get(key);
   }
 
   changed() {
@@ -67,8 +82,7 @@ class Pose {
   }
 
   rotation() {
-    const about = (x, y, z, angle) => new THREE.Quaternion().setFromAxisAngle(new THREE.Vector3(x, y, z), angle);
-    return about(1, 0, 0, this.pitch).multiply(about(0, 1, 0, this.yaw)).multiply(about(0, 0, 1, this.roll));
+    return rotation(this.pitch, this.yaw, this.roll);
   }
 }
 
@@ -76,7 +90,7 @@ class View {
   // side: caption, center, radius and frame, from page.py; points, faces and, in a match of parts, what is kept of each
   // point, as flat arrays
   constructor(canvas, side, pose, points, faces, kept) {
-    Object.assign(this, { canvas, side, points, faces, kept, pose, queued: false });
+    Object.assign(this, { canvas, side, points, faces, kept, pose, queued: false, wired: false, drawn: () => {} });
     this.renderer = new THREE.WebGLRenderer({ canvas, antialias: true, alpha: true });
     this.renderer.outputColorSpace = THREE.LinearSRGBColorSpace;
     this.renderer.setClearAlpha(0);
@@ -189,6 +203,7 @@ class View {
     this.clothed.add(new THREE.Mesh(cut, new THREE.MeshLambertMaterial({ map, side: THREE.DoubleSide })));
     if (this.kept) this.clothed.add(this.leaveOut(cut));
     this.shape.add(this.clothed);
+    this.wire(this.wired);
   }
 
   // Takes the faces that are not matched at all corners out of a textured surface, and gives them in their colors.
@@ -205,6 +220,21 @@ class View {
     for (const name of ["position", "normal", "color"]) rest.setAttribute(name, this.geometry.attributes[name]);
     rest.setIndex(bare);
     return new THREE.Mesh(rest, this.body.material);
+  }
+
+  // Where a vertex is seen, in pixels of the canvas.
+  place(index) {
+    const { width, height } = this.canvas.getBoundingClientRect();
+    const at = new THREE.Vector3().fromArray(this.points, 3 * index).applyMatrix4(this.shape.matrix);
+    const { x, y } = at.applyQuaternion(this.turned.quaternion).project(this.camera);
+    return [((x + 1) * width) / 2, ((1 - y) * height) / 2];
+  }
+
+  // Edges alone, or surfaces.
+  wire(on) {
+    this.shape.traverse(({ material }) => material && "wireframe" in material && (material.wireframe = on));
+    this.wired = on;
+    this.redraw();
   }
 
   // The vertex at a place of the canvas, in pixels, or null.
@@ -246,6 +276,7 @@ class View {
     this.camera.updateProjectionMatrix();
     this.markers.scale.setScalar(0.006 * away);
     this.renderer.render(this.scene, this.camera);
+    this.drawn();
   }
 }
 

@@ -93,7 +93,7 @@ async function readout(found) {
     [`Within ${100 * NEAR} % of it`, `${percent(near)} of the mass`],
     ["Spread", `${(100 * spread).toFixed(2)} % of the diagonal, about ${about} points`],
   ];
-  if (side === 0 && hasBlock("error")) rows.push(["Error", (await block("error"))[index].toPrecision(4)]);
+  if (side === 0 && hasBlock("error")) rows.push(["Error", (await block("error"))[index].toPrecision(4) + facts.errorUnit]);
   if (!facts.factors) rows.push(["In the file", `its largest entries, ${percent(mass)} of the mass`]);
   const table = document.createElement("table");
   for (const [name, value] of rows) {
@@ -240,6 +240,7 @@ async function setUpViews() {
     else clear();
   };
   views.forEach((view) => handle(view, pose, clicked, restored));
+  setUpTools(views, facts.lines);
 }
 
 function fail(words) {
