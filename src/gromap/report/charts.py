@@ -10,14 +10,14 @@ from collections.abc import Iterable, Sequence
 from html import escape
 
 import numpy as np
-import scipy.ndimage
 
-from gromap.report.landscape import relief
+from gromap.report.landscape import label_places, relief
 
 WIDTH, HEIGHT = 340, 132  # of a chart
 LEFT, RIGHT, TOP, BOTTOM = 58, 10, 8, 22  # around its axes
 MIN_SHARE = 2e-3  # of its values that an axis spans: with less, what a solve leaves undone would look like a trend
 MIN_DECADES = 0.3  # decades of a log axis: with fewer, its labels would be equal, and noise would look like a trend
+NUMBER = 9.5  # the size of a number of a minimum, as in assets/style.css
 PLANE = (340, 280)  # of the plane of the minima
 SHADES = np.array([[16, 50, 92], [238, 244, 251]], dtype=np.float64)  # of the bottom and of the top of a landscape
 
@@ -112,21 +112,20 @@ def plane_map(
     """The relief in bands, t upwards, and the minima as discs whose area is their basin,
     numbered by energy."""
     height, lines = relief(values, float(energies[0]))
-    fine = np.asarray(scipy.ndimage.zoom(height, 8, order=3))
-    bands = np.searchsorted(lines, fine) / len(lines)
+    bands = np.searchsorted(lines, height) / len(lines)
     picture = png((SHADES[0] + bands[..., None] * (SHADES[1] - SHADES[0])).round().astype(np.uint8)[::-1])
     wide, tall = PLANE
     parts = [f'<image href="{picture}" width="{wide}" height="{tall}" preserveAspectRatio="none"/>']
+    at = np.array(PLANE) * (minima - np.array([s[0], t[0]])) / np.array([s[-1] - s[0], t[-1] - t[0]])
+    radii = 6 + 24 * np.sqrt(basins)
+    shifts = label_places(at, radii, NUMBER)
     for k in range(len(minima) - 1, -1, -1):  # the lowest lies on top
-        x = wide * (minima[k, 0] - s[0]) / (s[-1] - s[0])
-        y = tall * (t[-1] - minima[k, 1]) / (t[-1] - t[0])
-        radius = 6 + 24 * float(basins[k]) ** 0.5
-        parts.append(
-            f'<g class="minimum" data-minimum="{k}"><title>{k + 1}: energy {energies[k]:.6g}, {100 * basins[k]:.3g} % '
-            f"of starts"
-            f'</title><circle cx="{x:.1f}" cy="{y:.1f}" r="{radius:.1f}"/>'
-            f'<text x="{x:.1f}" y="{y + 3.5:.1f}" text-anchor="middle">{k + 1}</text></g>'
-        )
+        (x, y), (dx, dy) = (at[k, 0], tall - at[k, 1]), shifts[k] * [1, -1]
+        said = f"{k + 1}: energy {energies[k]:.6g}, {100 * basins[k]:.3g} % of starts"
+        disc = f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radii[k]:.1f}"/>'
+        place, beside = f'x="{x + dx:.1f}" y="{y + dy + 3.5:.1f}"', ' class="beside"' if dx or dy else ""
+        number = "" if np.isnan(dx) else f'<text{beside} {place} text-anchor="middle">{k + 1}</text>'
+        parts.append(f'<g class="minimum" data-minimum="{k}"><title>{said}</title>{disc}{number}</g>')
     return figure("Objective on the plane of the minima, dark is low", f"{wide} {tall}", parts)
 
 
