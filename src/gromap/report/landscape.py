@@ -35,7 +35,7 @@ def landscape_figure(land: Landscape, resolution: int, pictures: int) -> Figure:
     height, lines = relief(plane.values, float(land.energies[0]))
     s, t = (np.linspace(ends[0], ends[-1], n) for ends, n in zip((plane.s, plane.t), height.shape[::-1], strict=True))
     axes.contourf(s, t, height, levels=lines, cmap="Blues_r", extend="both", alpha=0.75)
-    axes.contour(s, t, height, levels=lines, colors="#335577", linewidths=0.6)
+    axes.contour(s, t, height, levels=lines, colors="#335577", linewidths=0.6, linestyles="solid")
     large = (-land.basins).argsort()  # first, so that small ones lie on top
     areas = 40 + 2600 * land.basins
     axes.scatter(
