@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import io
 import sys
+import time
 
 import pytest
 
@@ -67,6 +68,20 @@ def test_stages_without_a_terminal(clock, capsys):
             clock[0] += 2
             tell(Event("solve", step, 9))
     lines = capsys.readouterr().err.splitlines()
-    assert [line.split()[:2] for line in lines[:2]] == [["match", "..."], ["match:", "step"]]
-    assert [line[:13] for line in lines[1:3]] == ["match: step 1", "match: step 4"]
-    assert len(lines) == 4
+    assert [line[:13] for line in lines[:2]] == ["match: step 1", "match: step 4"]
+    assert lines[2].split()[0] == "match"
+    assert len(lines) == 3
+
+
+def test_a_stage_that_tells_nothing_is_named_when_it_takes_long(monkeypatch, capsys):
+    pytest.importorskip("rich")
+    from gromap.cli import show
+
+    monkeypatch.setattr(show, "LINE_EVERY", 0.05)
+    with show.Show(quiet=False).stage("starts"):
+        time.sleep(0.3)
+    with show.Show(quiet=False).stage("short"):
+        pass
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == "starts ..."
+    assert [line.split()[0] for line in lines] == ["starts", "starts", "short"]

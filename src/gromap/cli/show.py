@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
 
-from gromap._progress import Event, now_and_then
+from gromap._progress import LINE_EVERY, Event, now_and_then
 
 Tell = Callable[[Event | str], None]  # shows how far a stage is; a callback for solvers and flows
 
@@ -30,7 +31,12 @@ class Show:
                 yield lambda event: status.update(f"{name}: {event}")
         else:
             show = now_and_then(self.console.print)
-            self.console.print(f"{name} ...")
-            yield lambda event: show(f"{name}: {event}")
+            late = threading.Timer(LINE_EVERY, lambda: show(f"{name} ..."))  # of a stage that tells nothing
+            late.daemon = True
+            late.start()
+            try:
+                yield lambda event: show(f"{name}: {event}")
+            finally:
+                late.cancel()
         self.seconds[name] = time.perf_counter() - begin
         self.console.print(f"{name:<24} {self.seconds[name]:6.1f} s")
