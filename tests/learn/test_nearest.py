@@ -3,6 +3,8 @@ the neighbors are those of the matrix."""
 
 from __future__ import annotations
 
+from importlib import import_module
+
 import numpy as np
 import pytest
 import torch
@@ -129,6 +131,18 @@ def test_failures_have_no_neighbors(spaces):
     assert (found.indices[:3, 2] == -1).all()
     assert (found.indices[:3, :2] >= 0).all()
     assert list(found.failures) == [(3,)]
+
+
+@pytest.mark.parametrize("debias", [True, False])
+def test_a_space_that_cannot_be_embedded_fails_alone(spaces, debias, monkeypatch):
+    module = import_module("gromap.learn.collection")
+    real = module.embed_space
+    monkeypatch.setattr(module, "embed_space", lambda k, s: (k, {}, "no axes") if k == 1 else real(k, s))
+    points = [(s.measure.points, s.weights) for s in spaces[:4]]
+    with pytest.warns(UserWarning, match="1 of 4 spaces and 0 pairs of others failed.*space 1: no axes"):
+        found = nearest([Space(x, a) for x, a in points], 1, debias=debias, **FAST)
+    assert found.indices[1, 0] == -1
+    assert (found.indices[[0, 2, 3], 0] >= 0).all()
 
 
 def test_a_callback_stops_the_search(spaces):

@@ -112,7 +112,7 @@ class Collection:
         the callback has ended the work.  total: pairs that there may be in all."""
         i, j = pairs.T
         todo = pairs[np.isnan(self.values[i, j])]
-        self._embed(np.unique(todo))
+        self.embed(np.unique(todo))
         alive = [all(self.spaces[k] is not None for k in pair) for pair in todo]
         left: list[tuple[int, int]] = [(int(i), int(j)) for i, j in todo[np.array(alive, bool)]]
         results = self.runner.match(Shared(self.spaces), left, self.options)
@@ -183,8 +183,8 @@ class Collection:
         self.saved, self.unsaved = time.monotonic(), False
         self.save_seconds = self.saved - begin
 
-    def _embed(self, which: np.ndarray) -> None:
-        """Embed these spaces, once."""
+    def embed(self, which: np.ndarray) -> None:
+        """Embed these spaces, once; those that cannot be have failed."""
         todo, indices = dict[int, Space](), map(int, which)
         for k in indices:
             space = self.spaces[k]

@@ -113,6 +113,7 @@ def find_nearest(collection: Collection, k: int) -> Neighbors:
     k, count = _options.whole(k, "k"), len(collection)
     if k >= count:
         raise ValueError(f"k = {k} neighbors of each of {count} spaces: choose 1 <= k <= {count - 1}.")
+    collection.embed(np.arange(count))
     total = len(collection.own()) + len(collection.pairs())
     collection.solve(collection.own(), total)
     bounds = Bounds(collection)
