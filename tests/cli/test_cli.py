@@ -292,6 +292,8 @@ def test_truth_is_measured_along_the_surface(shapes, tmp_path, capsys, cost):
     measured = json.loads(capsys.readouterr().out)["quality"]
     assert 0 < measured["error"] < 0.2
     assert measured["truth"] in (0, 1)
+    page = (tmp_path / "report.html").read_text("utf-8")
+    assert f"{100 * measured['error']:.2f} % of √area" in page
 
 
 def test_landscape(shapes, tmp_path, capsys):

@@ -132,7 +132,8 @@ def test_a_callback_stops_the_whole_match():
     assert len(sol.history["energy"]) == 1
 
 
-def test_progress_shows_the_embeddings_and_both_solves(capsys):
+def test_progress_shows_the_embeddings_and_both_solves(capsys, monkeypatch):
+    monkeypatch.setattr("gromap._progress.LINE_EVERY", 0)  # all lines, though stderr is no terminal
     match(sheet(), turned(sheet())[0], progress=True)
     shown = capsys.readouterr().err
     assert "gromap: sheet, multidimensional scaling of 45 vertices" in shown
