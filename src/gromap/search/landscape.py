@@ -281,7 +281,7 @@ def _parts(pair: Pair, solver: CntGW, starts: int, points: int) -> Landscape:
     assert isinstance(coarse, RelaxedProblem)
     with one_thread():
         found, states = relaxed_minima(coarse, solver.loop, pair.seed, min(starts, Search.starts), budget)
-    return Landscape(found, coarse, starts, False, pair, states)
+    return Landscape(found, coarse, int(found.count.sum()), False, pair, states)
 
 
 def is_continuum(count: Tensor, starts: int) -> bool:
