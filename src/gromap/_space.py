@@ -149,9 +149,11 @@ class Space:
         """The space of a mesh, or of a mesh file, weighted by the areas of its vertices; the
         points of a cloud count alike.
 
-        cost: "geodesic", "heat", "diffusion" or "biharmonic" is the Euclidean distance between
-        points of R^8 that stand for the vertices (`space.mesh_embedding` tells how well; it is kept
-        on disk, see gromap.mesh.cache). Any other cost is taken between the vertices themselves.
+        cost: "geodesic", "heat", "exact", "diffusion" or "biharmonic" is the Euclidean distance
+        between points of R^8 that stand for the vertices (`space.mesh_embedding` tells how well; it
+        is kept on disk, see gromap.mesh.cache). "geodesic" takes shortest paths over divided edges,
+        "heat" the heat method, "exact" exact geodesics. Any other cost is taken between the
+        vertices themselves.
         callback: called with an `Event` at each stage.
 
         >>> import gromap

@@ -10,6 +10,8 @@ import pytest
 
 from gromap.datasets import humans
 from gromap.mesh import Mesh, clean, sample
+from gromap.mesh.clean import without_folds
+from tests.mesh.test_embedding import grid
 
 
 def dirty(mesh: Mesh) -> Mesh:
@@ -100,3 +102,18 @@ def test_samples_of_a_cloud_are_its_points():
         sample(cloud, 0)
     with pytest.raises(ValueError, match="no face of the mesh has any area"):
         sample(Mesh(np.zeros((3, 3)), np.array([[0, 1, 2]])), 2)
+
+
+def test_folds_go_and_what_they_hung_on_stays():
+    """Two faces with the same corners, turned opposite ways, are a fold; turned one way, a copy."""
+    mesh = grid()
+    top = mesh.faces[-1]
+    tip = len(mesh.vertices)
+    folded = Mesh(
+        np.concatenate([mesh.vertices, [[20.0, 0, 0]]]),
+        np.concatenate([mesh.faces, [[top[0], top[1], tip], [top[1], top[0], tip]], [np.roll(mesh.faces[3], 1)]]),
+    )
+    clear, kept = without_folds(folded)
+    assert np.array_equal(clear.faces, mesh.faces)
+    assert np.array_equal(kept, np.arange(tip))  # the tip had no other face
+    assert np.array_equal(clear.vertices, mesh.vertices)

@@ -12,9 +12,8 @@ B = Annotated[Path, typer.Argument(metavar="B", help="The target, in any of thes
 Cost = Annotated[
     str | None,
     typer.Option(
-        help="geodesic, heat, diffusion, biharmonic, euclidean, sqeuclidean, power:0.5, gaussian:0.3, ...; two with a "
-        "comma "
-        "are for A and for B. "
+        help="geodesic, heat, exact, diffusion, biharmonic, euclidean, sqeuclidean, power:0.5, gaussian:0.3, ...; two "
+        "with a comma are for A and for B. "
         "By default geodesic for two meshes, else euclidean."
     ),
 ]

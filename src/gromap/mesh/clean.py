@@ -100,6 +100,27 @@ def clean(mesh: Mesh) -> Cleaned:
     )
 
 
+def without_folds(mesh: Mesh) -> tuple[Mesh, np.ndarray]:
+    """Without faces that lie on another with the same corners: of those that are turned opposite
+    ways both go, of the others one stays. Then without vertices that have lost all of their faces.
+    The mesh, and the old vertex of each.
+
+    Decimation leaves such folds. They enclose nothing, and make edges with four faces.
+
+    >>> corners = np.array([[0, 0, 0], [1, 0, 0], [1, 1, 0], [0, 1, 0.0], [2, 0, 0]])
+    >>> without_folds(Mesh(corners, np.array([[0, 1, 2], [0, 2, 3], [1, 4, 2], [4, 1, 2]])))
+    (Mesh(4 vertices, 2 faces), array([0, 1, 2, 3]))
+    """
+    faces = mesh.faces
+    order = np.argsort(faces, axis=1)
+    even = (order[:, 1] - order[:, 0]) % 3 == 1  # a cyclic order: these corners go round one way
+    _, first, same = np.unique(np.sort(faces, axis=1), axis=0, return_index=True, return_inverse=True)
+    turns = np.bincount(same.reshape(-1), np.where(even, 1, -1))
+    faces = faces[np.sort(first[turns != 0])]
+    kept, place = np.unique(faces, return_inverse=True)
+    return Mesh(mesh.vertices[kept], place.reshape(-1, 3)), kept
+
+
 def components(mesh: Mesh) -> tuple[int, np.ndarray]:
     """The number of connected components, and the component of each vertex, (N,).
 

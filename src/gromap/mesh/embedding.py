@@ -2,9 +2,12 @@
 Panozzo et al. 2013).
 
     1  decimate to about 2000 vertices          fast_simplification, jittered against slivers
-    2  geodesic distances between all of them   geodesic.py
+    2  geodesic distances from 200 landmarks    geodesic.py
     3  multidimensional scaling into R^8        classical, then SMACOF
     4  all vertices from these                  min ∫ |Δ X|², given the 2000: (L M⁻¹ L) X = 0
+
+Distances from 200 landmarks do as well as those between all 2000 (docs/decisions/meshes.md). Stress
+is weighted by 1 / d²: errors count relatively, so that near pairs are kept, of which maps are made.
 
 L is the Laplacian of the tufted cover (Sharp & Crane 2020), which exists for any mesh, open or not
 manifold; M has the vertex areas on its diagonal. Diffusion and biharmonic coordinates are
@@ -26,13 +29,18 @@ from scipy.spatial import KDTree
 from torch import Tensor
 
 from gromap import _check
-from gromap.mesh.clean import components
+from gromap._torch import eigh, from_numpy
+from gromap.mesh.clean import components, without_folds
 from gromap.mesh.geodesic import distances, is_manifold
 from gromap.mesh.mesh import Mesh
+from gromap.mesh.paths import farthest_vertices
 
 MANY_PIECES = 100
 JITTER = 1e-2  # of the mean edge
-METHODS = ("geodesic", "heat", "diffusion", "biharmonic")
+STEPS = 60  # of the scaling
+LANDMARKS = 200  # that distances are taken from: 100 keep near pairs 1 to 4 % worse, 400 take twice as long
+GEODESIC = {"geodesic": "paths", "heat": "heat", "exact": "exact"}  # how each cost measures distances
+METHODS = (*GEODESIC, "diffusion", "biharmonic")
 Tell = Callable[[str], Any]
 
 
@@ -42,14 +50,18 @@ class MeshEmbedding:
     from."""
 
     points: np.ndarray  #: (N, k) float64
-    distances: str  #: how distances were measured: "exact", "heat", "diffusion", "biharmonic"
-    anchors: np.ndarray  #: vertices whose distances were computed, all N or about 2000 of them
-    distortion: float  #: mean of | |x - y| - d | / d over pairs of them; nan for the spectral methods
+    distances: str  #: how distances were measured: "paths", "exact", "heat", "diffusion", "biharmonic"
+    anchors: np.ndarray  #: vertices that were scaled, all N or about 2000 of them
+    #: mean of | |x - y| - d | / d for landmarks x and all of them; nan for the spectral methods
+    distortion: float
     pieces: int  #: connected components of the mesh
 
     def __repr__(self) -> str:
         off = "" if math.isnan(self.distortion) else f", distances off by {100 * self.distortion:.1f} % on average"
-        return f"MeshEmbedding({len(self.points)} vertices in R^{self.points.shape[1]}, {self.distances}{off})"
+        return f"MeshEmbedding({len(self.points)} vertices in R^{self.points.shape[1]}, {self._way()}{off})"
+
+    def _way(self) -> str:
+        return {"paths": "shortest paths", "exact": "exact geodesics"}.get(self.distances, self.distances)
 
 
 def embed_mesh(
@@ -63,11 +75,11 @@ def embed_mesh(
 ) -> MeshEmbedding:
     """Coordinates in R^dim whose Euclidean distances are close to distances on the mesh.
 
-    method: "geodesic" (exact where edges have at most two faces, else by the heat method), "heat",
-    "diffusion" (at the time where the first mode has fallen by half), "biharmonic".  vertices: of
-    the decimated mesh.  tell: called with a line at each stage.  Connected components are joined by
-    straight bridges between their nearest points. A vertex without faces gets the coordinates of
-    the nearest other one.
+    method: "geodesic" (by shortest paths), "exact" (geodesics, where edges have at most two faces),
+    "heat" (geodesics by the heat method), "diffusion" (at the time where the first mode has fallen
+    by half), "biharmonic".  vertices: of the decimated mesh.  tell: called with a line at each
+    stage.  Connected components are joined by straight bridges between their nearest points. A
+    vertex without faces gets the coordinates of the nearest other one.
 
     >>> from gromap.datasets import humans
     >>> embed_mesh(humans().source, "heat", vertices=500).distortion < 0.1
@@ -93,12 +105,18 @@ def embed_mesh(
         tell(f"eigenvectors of the Laplacian of {len(mesh.vertices)} vertices")
         return MeshEmbedding(_spectral(mesh, method, dim, seed), method, np.arange(len(mesh.vertices)), math.nan, count)
     coarse, anchors = decimate(mesh, label, vertices, seed)
-    way = "exact" if method == "geodesic" and is_manifold(coarse) else "heat"
-    n = len(coarse.vertices)
-    known = distances(coarse, np.arange(n), way, lambda done, _: tell(f"geodesic distances, {done} of {n} vertices"))
-    known = np.minimum(known, known.T)
+    way, n = GEODESIC[method], len(coarse.vertices)
+    if way == "exact" and not is_manifold(coarse):
+        raise ValueError(
+            "cost 'exact' needs edges with at most two faces, which this mesh has not, or lost when it was decimated: "
+            "use 'geodesic', which is within a percent or two."
+        )
+    landmarks = farthest_vertices(coarse, LANDMARKS)
+    known = distances(
+        coarse, landmarks, way, lambda done, _: tell(f"geodesic distances, {done} of {len(landmarks)} landmarks")
+    )
     tell(f"multidimensional scaling of {n} vertices into R^{dim}")
-    scaled, distortion = scale(torch.from_numpy(known).to(device), min(dim, n - 1), seed)
+    scaled, distortion = scale(from_numpy(known).to(device), from_numpy(landmarks), min(dim, n - 1))
     points = np.zeros((n, dim))
     points[:, : scaled.shape[1]] = scaled.cpu().numpy()
     if len(anchors) < len(mesh.vertices):
@@ -127,53 +145,66 @@ def decimate(mesh: Mesh, label: np.ndarray, vertices: int, seed: int) -> tuple[M
         gap = np.linalg.norm(v[owner] - mesh.vertices[mine], axis=1)
         order = np.lexsort((gap, owner))
         first = order[np.unique(owner[order], return_index=True)[1]]  # of the vertices merged into one, the nearest
+        kept = np.arange(len(v))
+        if target < len(mine):
+            open_, some = without_folds(Mesh(v, f))
+            if len(open_.faces):  # else the piece is nothing but folds, a sheet with two sides
+                v, f, kept = open_.vertices, open_.faces, some
         parts.append(v)
-        anchors.append(mine[first])
+        anchors.append(mine[first][kept])
         faces.append(f + size)
         size += len(v)
     return Mesh(np.concatenate(parts).astype(np.float64), np.concatenate(faces)), np.concatenate(anchors)
 
 
-def scale(known: Tensor, dim: int, seed: int, steps: int = 100, tol: float = 1e-2) -> tuple[Tensor, float]:
-    """Multidimensional scaling: X minimizes Σ (|X_i - X_j| - d_ij)², and the mean relative error
-    of its distances.
+def scale(known: Tensor, landmarks: Tensor, dim: int, steps: int = STEPS) -> tuple[Tensor, float]:
+    """Multidimensional scaling of N points, given the distances of L landmarks to all, (L, N): X
+    minimizes Σ (|X_l - X_i| / d_li - 1)² over these pairs. (N, dim), and the mean relative error.
 
-    SMACOF (de Leeuw 1977), X <- B(X) X / n with B_ij = -d_ij / |X_i - X_j| off the diagonal and
-    rows that sum to zero, overrelaxed by 2 (de Leeuw & Heiser 1980), from the classical solution;
-    until ten steps lower the stress by less than `tol`.
+    SMACOF (de Leeuw 1977) in turns: given all landmarks each point moves to the minimum of a
+    majorizer, X_i <- Σ_l w_li (X_l + d_li (X_i - X_l) / |X_i - X_l|) / Σ_l w_li, overrelaxed by 2
+    (de Leeuw & Heiser 1980); then given all points the landmarks. From the classical solution for
+    the landmarks, and for the others by their distances to these (de Silva & Tenenbaum 2004).
 
     >>> x = torch.randn(30, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    >>> scale(torch.cdist(x, x).fill_diagonal_(0), 3, seed=0)[1] < 1e-6
+    >>> scale(torch.cdist(x[:10], x), torch.arange(10), 3)[1] < 1e-6
     True
     """
-    n = len(known)
-    x, last = _classical(known, dim, seed), math.inf
+    known, landmarks = known.clone(), landmarks.to(known.device)
+    between = known[:, landmarks]
+    known[:, landmarks] = between = (between + between.mT) / 2
+    known[torch.arange(len(landmarks)), landmarks] = 0
+    weight = torch.where(known > 0, known, math.inf).square().reciprocal()
+    weight = weight / weight.mean().clamp(min=1e-300)
+    x = _classical(known, landmarks, dim)
     for step in range(steps):
-        far = torch.cdist(x, x)
-        ratio = torch.where(far > 0, known / far.clamp(min=1e-300), 0.0)
-        new = (ratio.sum(1, keepdim=True) * x - ratio @ x) / n
-        if step % 10 == 9:
-            stress = float((far - known).square().sum())
-            if stress > (1 - tol) * last:
-                break
-            last = stress
-        x = 2 * new - x
-    far, apart = torch.cdist(new, new), known > 0
-    return new, float(((far - known).abs() / known)[apart].mean())
+        new = _closer(x, x[landmarks], known.mT, weight.mT)
+        x = 2 * new - x if step < steps - 1 else new
+        x[landmarks] = _closer(x[landmarks], x, known, weight)
+    far, apart = torch.cdist(x[landmarks], x), known > 0
+    return x, float(((far - known).abs() / known)[apart].mean())
 
 
-def _classical(known: Tensor, dim: int, seed: int) -> Tensor:
-    """The leading eigenvectors of -½ H d² H, as long as the roots of their eigenvalues."""
-    square = known.square()
+def _closer(x: Tensor, y: Tensor, d: Tensor, weight: Tensor) -> Tensor:
+    """Where points x go for their distances d to fixed points y."""
+    far = torch.cdist(x, y)
+    pull = torch.where(far > 0, weight * d / far.clamp(min=1e-300), 0.0)
+    total = weight.sum(1, keepdim=True)
+    moved = (pull.sum(1, keepdim=True) * x - pull @ y + weight @ y) / total.clamp(min=1e-300)
+    return torch.where(total > 0, moved, x)
+
+
+def _classical(known: Tensor, landmarks: Tensor, dim: int) -> Tensor:
+    """The leading eigenvectors of -½ H d² H of the landmarks, as long as the roots of their
+    eigenvalues; all points by d² to these."""
+    square = known[:, landmarks].square()
     mean = square.mean(0)
     inner = -0.5 * (square - mean - mean[:, None] + mean.mean())
-    guess = torch.randn(len(known), dim + 10, dtype=known.dtype, generator=torch.Generator().manual_seed(seed))
-    basis = torch.linalg.qr(guess.to(known.device)).Q
-    for _ in range(12):
-        basis = torch.linalg.qr(inner @ basis).Q
-    theta, turn = torch.linalg.eigh(basis.mT @ inner @ basis)
-    theta, turn = theta.flip(0)[:dim], turn.flip(1)[:, :dim]
-    return basis @ turn * theta.clamp(min=0).sqrt()
+    theta, turn = eigh(inner)
+    theta, turn = theta.flip(0)[:dim].clamp(min=0), turn.flip(1)[:, :dim]
+    inverse = torch.where(theta > 1e-12 * theta[0], theta.clamp(min=1e-300).rsqrt(), 0.0)
+    x = -0.5 * (known.square().mT - mean) @ (turn * inverse)
+    return torch.nn.functional.pad(x, (0, dim - x.shape[1]))
 
 
 def laplacian(mesh: Mesh) -> tuple[scipy.sparse.csc_array, np.ndarray]:

@@ -1,4 +1,5 @@
-"""Geodesic distances on a mesh: exact, in one process per core, or by the heat method."""
+"""Geodesic distances on a mesh: by shortest paths, exact in one process per core, or by the heat
+method."""
 
 from __future__ import annotations
 
@@ -17,7 +18,9 @@ from scipy.spatial import KDTree
 from gromap import _check
 from gromap.mesh.clean import components
 from gromap.mesh.mesh import Mesh
+from gromap.mesh.paths import shortest_paths
 
+METHODS = ("paths", "exact", "heat")
 OnRows = Callable[[int, int], Any]  # called with the number of rows done, and of all rows
 
 
@@ -25,7 +28,8 @@ def distances(mesh: Mesh, sources: Any, method: str = "exact", progress: OnRows 
     """Distances along the surface from each source vertex to all vertices.  (S, N), float64
 
     method: "exact" (Mitchell, Mount & Papadimitriou 1987) on meshes whose edges have at most two
-    faces, "heat" (Crane et al. 2013) on any. Connected components are joined by straight bridges
+    faces; "paths" (over divided edges, 1 to 2 % longer) and "heat" (Crane et al. 2013, 2 to 5 %
+    off) on any. Connected components are joined by straight bridges
     between their nearest vertices.
 
     >>> corners = np.array([[0.0, 0, 0], [1, 0, 0], [1, 1, 0], [0, 1, 0]])
@@ -33,7 +37,7 @@ def distances(mesh: Mesh, sources: Any, method: str = "exact", progress: OnRows 
     >>> distances(square, [1]).round(3).tolist()
     [[1.0, 0.0, 1.0, 1.414]]
     """
-    _check.choice(method, ["exact", "heat"], "method of geodesic distances")
+    _check.choice(method, METHODS, "method of geodesic distances")
     sources = np.asarray(sources, np.int64)
     if not len(mesh.faces):
         raise ValueError(
@@ -56,9 +60,16 @@ def _connected(mesh: Mesh, sources: np.ndarray, method: str, progress: OnRows | 
         return np.zeros((0, len(mesh.vertices)))
     if method == "exact" and not is_manifold(mesh):
         raise ValueError(
-            "some edges of this mesh have more than two faces, where exact geodesics do not exist: use 'heat'."
+            "some edges of this mesh have more than two faces, where exact geodesics do not exist: use 'paths'."
         )
-    return (_exact if method == "exact" else _heat)(mesh, sources, progress)
+    return {"paths": _paths, "exact": _exact, "heat": _heat}[method](mesh, sources, progress)
+
+
+def _paths(mesh: Mesh, sources: np.ndarray, progress: OnRows | None) -> np.ndarray:
+    rows = shortest_paths(mesh, sources)
+    if progress:
+        progress(len(sources), len(sources))
+    return rows
 
 
 def _heat(mesh: Mesh, sources: np.ndarray, progress: OnRows | None) -> np.ndarray:
