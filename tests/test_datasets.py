@@ -119,7 +119,6 @@ def test_demo_writes_a_picture_and_a_page_and_prints_the_result(tmp_path, capsys
     from matplotlib.image import imread
 
     monkeypatch.setenv("GROMAP_CACHE", "off")
-    monkeypatch.setattr(demo, "COST", "heat")  # exact geodesics take a minute
     path = tmp_path / "men.png"
     assert demo.main([str(path)]) == 0
     out = capsys.readouterr().out

@@ -89,6 +89,8 @@ class Solution:
     most: tuple[float, float] = (1.0, 1.0)  # times the weights, what the plan may hold of each side
     stats: Stats = field(default=Stats(), repr=False)  #: how it was found
     sides: tuple[Side, Side] | None = field(default=None, repr=False)  # where the points of X and Y lie, for maps
+    #: vertex maps of two meshes, (N,) and (M,), where these are sharper than the plan
+    refined: tuple[Tensor, Tensor] | None = field(default=None, repr=False)
     # where nothing was embedded for the solve
     find_gamma: Callable[[], Tensor] | None = field(default=None, repr=False)
 
@@ -115,6 +117,8 @@ class Solution:
             gap = "" if stats.runner_up is None else f", the next {stats.runner_up:.1%} higher".replace("%", " %")
             word = "minimum" if len(stats.minima) == 1 else "minima"
             lines.append(f"  search          {len(stats.minima)} {word}{gap}")
+        if stats.near_distortion is not None:
+            lines.append(f"  refined         {self._refinement()}")
         return "\n".join([*lines, f"  status          {self.status.value}"])
 
     def _terms(self) -> str:
@@ -127,6 +131,14 @@ class Solution:
             terms.append(f"marginals {self.value_marginals:.6g}")
         known = self.alpha * self.value_gw + (1 - self.alpha) * self.value_features + self.value_marginals
         return " + ".join([*terms, f"eps KL {self.value - known:.6g}"])
+
+    def _refinement(self) -> str:
+        """How the map was made sharper than the plan, and what it gained."""
+        known, modes = self.stats.near_distortion or {}, self.stats.refined_modes or 0
+        start, end = (known.get(str(k), math.nan) for k in (0, modes))
+        if not modes:
+            return f"no map keeps near distances better than the plan, which is off by {start:.2g} %"
+        return f"by {modes} eigenfunctions: near distances off by {end:.2g} % of the root of the area, not {start:.2g}"
 
     def _way(self) -> str:
         """What was chosen: "multiscale (1500, 15000 points), 11 % of tiles, triton on cuda:0"."""
@@ -205,9 +217,11 @@ class Solution:
         mass goes, or with labels=True a vote, as in `push`."""
         return _carried(self.plan, values, labels)
 
-    def map(self, how: str = "mean") -> Any:
+    def map(self, how: str = "auto") -> Any:
         """For each point of X a point of Y.  (N,) integers in 0 .. M-1
 
+        "auto": the map of two meshes that was refined beyond the plan (`gromap.mesh.match`), if
+        there is one, else "mean";
         "mean": the one nearest to the mean of where its mass goes, which a blurred plan tells well;
         "argmax": the one that receives most of its mass, a noisy choice among many unless epsilon
         is small.
@@ -218,10 +232,14 @@ class Solution:
         >>> bool((sol.map() == np.arange(200)[::-1]).mean() > 0.95)
         True
         """
+        if self.refined is not None and how == "auto":
+            return _check.to_array(self.refined[0], self.plan.numpy)
         return _map(self.plan, None if self.sides is None else self.sides[1], how)
 
-    def inverse_map(self, how: str = "mean") -> Any:
+    def inverse_map(self, how: str = "auto") -> Any:
         """For each point of Y a point of X, as `map`.  (M,) integers in 0 .. N-1"""
+        if self.refined is not None and how == "auto":
+            return _check.to_array(self.refined[1], self.plan.numpy)
         return _map(self.plan.T, None if self.sides is None else self.sides[0], how)
 
     @property
@@ -252,6 +270,8 @@ class Solution:
             tensors |= dict(zip(("wanted_x", "wanted_y"), plan.wanted, strict=True))
         if self.sides is not None:
             tensors |= dict(zip(("side_x", "side_y"), map(_place, self.sides), strict=True))
+        if self.refined is not None:
+            tensors |= dict(zip(("refined_x", "refined_y"), self.refined, strict=True))
         tensors |= {f"history.{name}": from_numpy(np.asarray(values)) for name, values in self.history.items()}
         facts = {"value": self.value, "value_gw": self.value_gw, "epsilon": self.epsilon, "scale": list(self.scale)}
         facts |= {"value_features": self.value_features, "value_marginals": self.value_marginals}
@@ -279,7 +299,7 @@ def _place(side: Side) -> Tensor:
 def _map(plan: Plan, side: Side | None, how: str) -> Any:
     """For each row a column: the one nearest to the mean of its row, or that of its largest
     entry."""
-    if _check.choice(how, ["mean", "argmax"], "how") == "argmax":
+    if _check.choice(how, ["auto", "mean", "argmax"], "how") == "argmax":
         return plan.argmax()
     if side is None:
         raise ValueError("this file has no points, of which means could be taken: use map('argmax').")
@@ -338,7 +358,15 @@ def _rebuild(tensors: dict[str, Tensor], facts: dict[str, Any]) -> Solution:
         history=history,
         stats=stats,
         sides=(stored.points("side_x", n), stored.points("side_y", m)) if "side_x" in tensors else None,
+        refined=_refined(stored, n, m) if "refined_x" in tensors else None,
     )
+
+
+def _refined(stored: Stored, n: int, m: int) -> tuple[Tensor, Tensor]:
+    there, back = stored.indices("refined_x", m), stored.indices("refined_y", n)
+    if (len(there), len(back)) != (n, m):
+        raise ValueError(f"its refined maps have {len(there)} and {len(back)} vertices, the plan {n} and {m}")
+    return there, back
 
 
 def _pair_of(value: Any, name: str) -> tuple[float, float]:

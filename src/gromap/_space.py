@@ -69,7 +69,10 @@ class Space:
     """
 
     mesh_embedding: MeshEmbedding | None = None  #: how the points of `from_mesh` were found
+    mesh: Mesh | None = None  #: the mesh that it was made of
     vertices: Tensor | None = None  #: where they lie in space, (N, 3)
+    normals: Tensor | None = None  #: outward ones, where the mesh has two sides, (N, 3)
+    closed: bool = False  #: whether it has an inside
 
     def __init__(
         self,
@@ -171,7 +174,8 @@ class Space:
         weights = mesh.vertex_areas() if a is None and len(mesh.faces) else a
         name = mesh.name or "the mesh"
         if not (isinstance(cost, str) and cost in METHODS):
-            return cls(mesh.vertices, weights, cost=cost, dim=dim, seed=seed, device=device, name=name)
+            space = cls(mesh.vertices, weights, cost=cost, dim=dim, seed=seed, device=device, name=name)
+            return space._with_mesh(mesh)
         points = _check.points(mesh.vertices, name).numpy()
         tell: Callable[[str], Any] | None = (
             (lambda text: callback(Event("mesh", 0, 0, note=text))) if callback else None
@@ -179,7 +183,17 @@ class Space:
         made = cached_embedding(replace(mesh, vertices=points), cost, seed=seed, device=device or "cpu", tell=tell)
         space = cls(made.points.astype(points.dtype), weights, dim=dim, seed=seed, device=device, name=name)
         space.mesh_embedding, space.vertices = made, torch.as_tensor(points, device=space.device)
-        return space
+        return space._with_mesh(mesh)
+
+    def _with_mesh(self, mesh: Mesh) -> Space:
+        """This space, which knows its mesh and the outside of it."""
+        from gromap.mesh.outside import outside
+
+        self.mesh, found = mesh, outside(mesh)
+        if found is not None:
+            self.normals = torch.as_tensor(found.normals, device=self.device, dtype=self.dtype)
+            self.closed = found.closed
+        return self
 
     def stand_in(self, n: int, dim: Any) -> Space:
         """So many points of this unit that take no memory, all of them the first one: to ask what a

@@ -12,9 +12,12 @@ from gromap._stored import plain, shown
 PAIRS = ("explained", "spectrum", "cost_error")  # one for each side
 EXAMPLES: dict[str, Any] = {  # of what a file holds
     **dict.fromkeys(("method", "engine", "device", "dtype"), ""),
-    **dict.fromkeys(("memory", "tiles", "neglected_mass"), 0.0),
+    **dict.fromkeys(("memory", "tiles", "neglected_mass", "mirrored", "hand"), 0.0),
     **{name: [0.0] for name in ("levels", "minima", "minima_starts", "explained", "cost_error")},
     "seconds": {"": 0.0},
+    "near_distortion": {"": 0.0},
+    "refined_modes": 0,
+    "not_refined": "",
     "spectrum": [[0.0]],
 }
 
@@ -37,6 +40,15 @@ class Stats:
     cost_error: tuple[float, float] | None = None  #: relative errors of costs approximated by ones of low rank
     tiles: float | None = None  #: share of the tiles that were visited, where some were left out
     neglected_mass: float | None = None  #: bound on the mass of the others
+    #: how far the lowest minimum that exchanges left and right lies above the one that was taken,
+    #: relatively, where these were told apart
+    mirrored: float | None = None
+    hand: float | None = None  #: of a match of meshes: from -1, left and right are exchanged, to 1
+    #: how far maps of meshes are from keeping distances between near vertices, in per cent of the
+    #: root of the area: "0" that of the plan, others by their number of eigenfunctions
+    near_distortion: dict[str, float] | None = None
+    refined_modes: int | None = None  #: eigenfunctions of the map that was kept; 0: that of the plan
+    not_refined: str | None = None  #: why there is no other map
 
     @property
     def runner_up(self) -> float | None:

@@ -26,7 +26,6 @@ from gromap.report.figures import color_field, correspondence_figure
 from gromap.report.page import write_report
 
 COST = "geodesic"
-EPSILON = 3e-4
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -56,7 +55,7 @@ def _demo(path: Path) -> None:
         for mesh, name in ((source, "standing man"), (target, "running man"))
     )
     progress.close()
-    sol = match(x, y, epsilon=EPSILON, init=gromap.Search(chirality=True), progress=True)
+    sol = match(x, y, progress=True)
     if sol.status is gromap.Status.INTERRUPTED:
         raise KeyboardInterrupt
     found = sol.map()
@@ -73,7 +72,7 @@ def _demo(path: Path) -> None:
     print(f"wrote {path}")
     truth = pair.direct if direct <= mirrored else pair.mirrored
     error = np.linalg.norm(target.vertices[found] - truth, axis=1) / np.linalg.norm(np.ptp(target.vertices, axis=0))
-    settings = {"cost": COST, "epsilon": EPSILON, "error": "straight, over the diagonal of the target"}
+    settings = {"cost": COST, "epsilon": sol.epsilon, "error": "straight, over the diagonal of the target"}
     page = path.with_suffix(".html")
     write_report(page, source, target, sol, title="Standing to running", error=error, settings=settings, force=True)
     print(f"wrote {page.resolve()}: open it in a browser")

@@ -21,6 +21,7 @@ import gromap
 from gromap.cli import main
 from gromap.datasets import humans
 from gromap.mesh import Mesh, descriptors, read_mesh, write_mesh
+from gromap.mesh.transfer import pull_back
 from gromap.report.paint import LEFT_OUT
 
 FAST = ["--cost", "euclidean", "--epsilon", "1e-2", "--starts", "10"]
@@ -54,6 +55,10 @@ def _cache(monkeypatch, tmp_path):
     monkeypatch.setenv("GROMAP_CACHE", str(tmp_path / "cache"))
 
 
+def facts_of(out: Path) -> dict:
+    return json.loads((out / "report.json").read_text())
+
+
 def refused(capsys, *argv: object) -> str:
     assert main([str(word) for word in argv]) == 2
     out, err = capsys.readouterr()
@@ -73,16 +78,21 @@ def test_match_writes_maps_meshes_and_reports(shapes, tmp_path, capsys):
     sol = gromap.load(out / "result.safetensors")
     n, m = sol.plan.shape
     points = [read_mesh(shapes / name).vertices for name in ("man.ply", "runner.obj")]
-    for name, means, there in (("map.txt", sol.pull(points[1]), 1), ("map_21.txt", sol.push(points[0]), 0)):
-        match = np.loadtxt(out / name, int)
+    for match, means, there in (
+        (sol.map("mean"), sol.pull(points[1]), 1),
+        (sol.inverse_map("mean"), sol.push(points[0]), 0),
+    ):
         gap = np.linalg.norm(points[there][match] - means, axis=1)
         assert gap == pytest.approx(KDTree(points[there]).query(means)[0], abs=1e-5)  # nearest to the mean of each row
+    assert sol.refined is not None
     assert np.array_equal(np.loadtxt(out / "map.txt", int), sol.map())
     assert np.array_equal(np.loadtxt(out / "map_21.txt", int), sol.inverse_map())
     source, target = read_mesh(out / "source.ply"), read_mesh(out / "target.ply")
     assert np.array_equal(source.vertices, read_mesh(shapes / "man.ply").vertices)
     assert source.colors is not None
-    assert target.colors == pytest.approx(sol.push(source.colors), abs=0.01)
+    assert target.colors == pytest.approx(pull_back(source.colors, target, sol.inverse_map()), abs=0.01)
+    assert facts_of(out)["stats"]["near_distortion"] == sol.stats.near_distortion
+    assert "refined         by" in printed
     facts = json.loads((out / "report.json").read_text())
     assert facts["points"] == [n, m]
     assert facts["value"] == sol.value
@@ -192,6 +202,7 @@ def test_chirality_keeps_left_and_right(shapes, tmp_path, capsys):
     flat = shapes / "flat.npy"
     assert "needs points in space, and flat has 2" in refused(capsys, "match", flat, flat, "--chirality")
     (tmp_path / "pairs.txt").write_text("0 0\n")
+    assert "give one of them" in refused(capsys, "match", *pair, "--chirality", "--allow-mirror")
     assert "leave out --chirality" in refused(
         capsys, "match", *pair, "--chirality", "--landmarks", tmp_path / "pairs.txt"
     )

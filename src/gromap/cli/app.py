@@ -29,6 +29,7 @@ from gromap.cli.arguments import (
     Force,
     Json,
     Mass,
+    MatchEpsilon,
     Out,
     PaperOut,
     Partial,
@@ -79,7 +80,7 @@ def match(
     a: A,
     b: B,
     cost: Cost = None,
-    epsilon: Epsilon = 3e-4,
+    epsilon: MatchEpsilon = None,
     dim: Dim = None,
     landmarks: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Pairs that belong together, two indices per line, from 0.")
@@ -87,6 +88,10 @@ def match(
     starts: Annotated[int, typer.Option(min=0, help="Random starts of a round of the global search.")] = 16,
     chirality: Annotated[
         bool, typer.Option("--chirality", help="Of nearly equal matches prefer one that keeps left and right apart.")
+    ] = False,
+    allow_mirror: Annotated[
+        bool,
+        typer.Option("--allow-mirror", help="Two meshes may match as mirror images, as right and left bones do."),
     ] = False,
     partial: Partial = False,
     reach: Reach = None,
@@ -129,7 +134,19 @@ def match(
     """
     extras = Extras.read(partial, reach, mass, features, alpha)
     options = matching.Options(
-        cost, epsilon, dim, landmarks, starts, chirality, extras, transfer, tuple(truth or ()), seed, device, force
+        cost,
+        epsilon,
+        dim,
+        landmarks,
+        starts,
+        chirality,
+        allow_mirror,
+        extras,
+        transfer,
+        tuple(truth or ()),
+        seed,
+        device,
+        force,
     )
     _print(matching.match((a, b), out, options, Show(quiet)), as_json, quiet)
 

@@ -20,6 +20,13 @@ Cost = Annotated[
 Epsilon = Annotated[
     float, typer.Option(help="Blur of the coupling, in units of the shapes, squared; smaller is sharper and slower.")
 ]
+MatchEpsilon = Annotated[
+    float | None,
+    typer.Option(
+        help="Blur of the coupling, in units of the shapes, squared; smaller is sharper and slower. By default 1e-3 "
+        "for two meshes, whose maps are sharpened by their eigenfunctions, else 3e-4."
+    ),
+]
 Dim = Annotated[int | None, typer.Option(min=1, help="Axes of the embedding; by default 20.")]
 Partial = Annotated[
     bool, typer.Option("--partial", help="For a part and a whole: match what can be. Short for --reach 0.1.")

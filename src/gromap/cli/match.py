@@ -17,9 +17,9 @@ from gromap.mesh import Mesh, write_mesh
 from gromap.mesh import match as match_meshes
 from gromap.mesh.mesh import in_space
 from gromap.mesh.parts import Parts, parts
-from gromap.mesh.quality import Orientation, Quality, orientation, quality
+from gromap.mesh.quality import Orientation, Quality, orientation_of, quality
 from gromap.mesh.texture import with_texture
-from gromap.mesh.transfer import colored, push, push_labels, sharpen, textured
+from gromap.mesh.transfer import colored, pull_back, push, push_labels, sharpen, textured
 from gromap.report.figures import color_field
 from gromap.report.paint import LEFT_OUT
 
@@ -27,11 +27,12 @@ from gromap.report.paint import LEFT_OUT
 @dataclass(frozen=True)
 class Options:
     cost: str | None
-    epsilon: float
+    epsilon: float | None
     dim: int | None
     landmarks: Path | None
     starts: int
     chirality: bool
+    allow_mirror: bool
     extras: Extras
     transfer: str  #: "colors", "texture", or a .npy file
     truths: tuple[Path, ...]
@@ -42,16 +43,15 @@ class Options:
 
 def match(paths: tuple[Path, Path], out: Path | None, options: Options, show: Show) -> dict[str, Any]:
     """What report.json holds."""
-    _check.positive(options.epsilon, "epsilon")
+    if options.epsilon is not None:
+        _check.positive(options.epsilon, "epsilon")
     with show.stage("read the shapes"):
         source, target = (inputs.read(path) for path in paths)
     n, m = len(source.vertices), len(target.vertices)
     costs, device = inputs.costs(options.cost, (source, target)), inputs.device(options.device, min(n, m))
-    init = gromap.Search(options.starts, options.chirality)
     if options.chirality:
         _check_chirality(options, source, target)
-    if options.landmarks:
-        init = gromap.landmarks(inputs.integers(options.landmarks, "landmarks", 2))
+    pairs = gromap.landmarks(inputs.integers(options.landmarks, "landmarks", 2)) if options.landmarks else None
     truths = [inputs.integers(path, "a true map", 1)[:, 0] for path in options.truths]
     carried, extras = Transfer.read(options.transfer, source, target), options.extras
     if truths and not (len(source.faces) and len(target.faces)):
@@ -73,9 +73,12 @@ def match(paths: tuple[Path, Path], out: Path | None, options: Options, show: Sh
     with folder.keeping(place, names):
         with show.stage("match") as tell:
             given: dict[str, Any] = {"reach": extras.reach, "mass": extras.mass}
+            told = True if options.chirality else False if options.allow_mirror else None
+            given |= {"init": pairs or gromap.Search(options.starts, told)}
+            given |= {"allow_mirror": options.allow_mirror or pairs is not None}
             if features is not None:
                 given |= {"features": features, "alpha": extras.alpha}
-            sol = match_meshes(x, y, epsilon=options.epsilon, init=init, seed=options.seed, callback=tell, **given)
+            sol = match_meshes(x, y, epsilon=options.epsilon, seed=options.seed, callback=tell, **given)
             sol.save(place / "result.safetensors")
             there = sol.map()
             folder.write_map(place / "map.txt", there)
@@ -93,7 +96,7 @@ def match(paths: tuple[Path, Path], out: Path | None, options: Options, show: Sh
             if values is not None:
                 folder.write_array(place / carried.files[-1], values)
         some = None if kept is None else kept.matched[0]
-        hand = orientation(sol.plan, source.vertices, target.vertices, some)
+        hand = orientation_of(sol, source, target, some)
         settings = _settings(paths, options, device) | extras.settings() | _embedded(x, y)
         with show.stage("write the report"):
             from gromap.report.page import write_report
@@ -112,16 +115,17 @@ def match(paths: tuple[Path, Path], out: Path | None, options: Options, show: Sh
         facts = _facts(sol, measured, hand, settings) | {"reach": extras.reach, "kept": _kept(kept)}
         facts |= {"seconds": show.seconds, "folder": str(place), "files": names}
         folder.write_json(place / "report.json", facts)
-    hands = _left_and_right(hand, kept is not None)
+    hands = _left_and_right(hand, kept is not None, sol.stats.hand is not None)
     said = [str(sol), hands, str(measured) if measured else "", f"wrote {place / 'report.html'}"]
     return facts | {"text": "\n".join(filter(None, said))}
 
 
-def _left_and_right(hand: Orientation | None, partly: bool) -> str:
-    """A line for the console, and what to do about a match that exchanges both."""
+def _left_and_right(hand: Orientation | None, partly: bool, told: bool) -> str:
+    """A line for the console, and what to do about a match that exchanges both, where this was not
+    told yet."""
     if hand is None:
         return ""
-    remedy = ": try --landmarks" if partly else ": try --chirality, or --landmarks"
+    remedy = "" if told else ": try --landmarks" if partly else ": try --chirality, or --landmarks"
     return f"  {hand}" + (remedy if hand.word == "mirrored" else "")
 
 
@@ -135,6 +139,8 @@ def _kept(kept: Parts | None) -> dict[str, Any] | None:
 
 
 def _check_chirality(options: Options, source: Mesh, target: Mesh) -> None:
+    if options.allow_mirror:
+        raise ValueError("--chirality keeps left and right apart, and --allow-mirror does not: give one of them.")
     if options.extras.partly:
         raise ValueError("--chirality does not choose among matches of parts: give --landmarks instead.")
     if options.landmarks:
@@ -195,14 +201,19 @@ class Transfer:
     ) -> tuple[tuple[Mesh, Mesh], np.ndarray | None]:
         """Both shapes in matching colors, gray where they are not matched, or textures, and the
         field on the target."""
+        back = None if sol.refined is None else sol.inverse_map()
         if self.what == "texture":
             source = source if source.uv is not None and source.texture is not None else with_texture(source)
-            return (source, textured(target, source, sharpen(sol.plan))), None
+            sharp = sharpen(sol.plan) if back is None else sol.plan
+            return (source, textured(target, source, sharp, back)), None
         source, target = (replace(mesh, vertices=in_space(mesh.vertices)) for mesh in (source, target))
         if self.field is None:
             source = source if source.colors is not None else replace(source, colors=color_field(source.vertices))
-            return _grayed((source, colored(target, source, sol.plan)), kept), None
-        values = push_labels(sol.plan, self.field)[0] if self.what == "labels" else push(sol.plan, self.field)
+            return _grayed((source, colored(target, source, sol.plan, back)), kept), None
+        if back is not None:
+            values = self.field[back] if self.what == "labels" else pull_back(self.field, target, back)
+        else:
+            values = push_labels(sol.plan, self.field)[0] if self.what == "labels" else push(sol.plan, self.field)
         low, high = self.field.min(), self.field.max()
         shades = [shade((z - low) / max(high - low, 1e-300)) for z in (self.field, np.asarray(values))]
         shaded = replace(source, colors=shades[0]), replace(target, colors=shades[1])
@@ -236,11 +247,12 @@ def _settings(paths: tuple[Path, Path], options: Options, device: str) -> dict[s
         "source": str(paths[0]),
         "target": str(paths[1]),
         "cost": options.cost or "geodesic on meshes, euclidean on clouds",
-        "epsilon": options.epsilon,
+        "epsilon": options.epsilon or "auto",
         "dim": options.dim or "auto",
         "landmarks": str(options.landmarks) if options.landmarks else "none",
         "starts": options.starts,
         "chirality": options.chirality,
+        "allow mirror": options.allow_mirror,
         "transfer": options.transfer,
         "seed": options.seed,
         "device": device,
@@ -263,7 +275,9 @@ def _facts(
     }
     facts |= {"epsilon": sol.epsilon, "scale": list(sol.scale), "marginal_error": sol.plan.marginal_error}
     facts |= {"converged": sol.converged, "status": sol.status.value}
-    facts["left_and_right"] = None if hand is None else {"word": hand.word, "hand": hand.hand}
+    facts["left_and_right"] = (
+        None if hand is None else {"word": hand.word, "hand": hand.hand, "mirrored": sol.stats.mirrored}
+    )
     facts["stats"] = sol.stats.facts()
     if measured:
         named = {"error": measured.error, "auc": measured.auc, "truth": measured.truth}

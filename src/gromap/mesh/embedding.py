@@ -226,11 +226,11 @@ def extend(mesh: Mesh, anchors: np.ndarray, values: np.ndarray) -> np.ndarray:
         stiff, area = laplacian(mesh)
         bend = (stiff @ scipy.sparse.diags_array(1 / area) @ stiff).tocsc()
         rest = bend[free]
-        out[free] = _factor(rest[:, free])(-(rest[:, ~free] @ out[~free]))
+        out[free] = factor(rest[:, free])(-(rest[:, ~free] @ out[~free]))
     return out
 
 
-def _factor(matrix: Any) -> Callable[[np.ndarray], np.ndarray]:
+def factor(matrix: Any) -> Callable[[np.ndarray], np.ndarray]:
     """The solver of a sparse symmetric positive definite system."""
     symmetric = {"SymmetricMode": True}
     return scipy.sparse.linalg.splu(
@@ -245,7 +245,7 @@ def eigenpairs(mesh: Mesh, count: int, seed: int = 0) -> tuple[np.ndarray, np.nd
     mass = scipy.sparse.diags_array(area).tocsc()
     shift = 1e-8 * stiff.diagonal().sum() / area.sum()
     start = np.random.default_rng(seed).normal(size=len(area))
-    inverse: Any = scipy.sparse.linalg.LinearOperator(stiff.shape, matvec=_factor(stiff + shift * mass))  # type: ignore[call-arg]
+    inverse: Any = scipy.sparse.linalg.LinearOperator(stiff.shape, matvec=factor(stiff + shift * mass))  # type: ignore[call-arg]
     theta, modes = scipy.sparse.linalg.eigsh(stiff, count, mass, sigma=-shift, v0=start, OPinv=inverse)
     return theta, modes, area
 

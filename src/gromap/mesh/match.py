@@ -1,5 +1,5 @@
-"""The recipe for two meshes: search at a blurred temperature, then sharpen the match at the one
-asked for.
+"""The recipe for two meshes: search at a blurred temperature, then sharpen the map by the
+eigenfunctions of both, or the match at a lower temperature.
 
 The search runs on coarse versions of both shapes. Their grain is visible at low temperatures, where
 it makes minima of its own, and is blurred away at `SEARCH_EPSILON`.
@@ -7,6 +7,7 @@ it makes minima of its own, and is blurred away at `SEARCH_EPSILON`.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -25,9 +26,15 @@ from gromap._stats import Stats
 from gromap.mesh.descriptors import pair_of_descriptors
 from gromap.mesh.io import read_mesh
 from gromap.mesh.mesh import Mesh
+from gromap.mesh.refine import LEAST, PER_MODE, most_modes
+from gromap.mesh.refine import refine as refine_map
+from gromap.search.chirality import CLEAR, normals_of, orientation
+from gromap.search.search import Search
 from gromap.solvers.protocol import Callback
 
-SEARCH_EPSILON = 1e-3  # the lowest temperature of the search
+SEARCH_EPSILON = 1e-3  # the lowest temperature of the search, and where a map is refined
+SHARP_EPSILON = 3e-4  # of the match, where there is no such map
+LOWER = 0.05  # from which a match that exchanges left and right is better by more than chance
 Shape = Mesh | str | Path | Space
 
 
@@ -36,7 +43,7 @@ def match(
     target: Shape,
     *,
     cost: Any = "auto",
-    epsilon: float = 3e-4,
+    epsilon: float | None = None,
     scale: str | float | None = "auto",
     dim: Any = "auto",
     init: Any = "auto",
@@ -46,13 +53,14 @@ def match(
     reach: Any = None,
     mass: float | None = None,
     refine: bool = True,
+    allow_mirror: bool = False,
     seed: int = 0,
     device: torch.device | str | None = None,
     progress: bool = False,
     callback: Callback | None = None,
 ) -> Solution:
-    """Match two meshes: a global search at the temperature max(epsilon, 1e-3), refined at
-    `epsilon`.
+    """Match two meshes: a global search at the temperature 1e-3, or higher, from which their
+    vertex maps are refined.
 
     Parameters
     ----------
@@ -62,13 +70,14 @@ def match(
         As in `Space.from_mesh`, or a pair for both sides; "auto" is "geodesic" if all meshes have
         faces, else "euclidean".
     epsilon
-        Temperature of the returned match, in units of the scaled costs, squared.
+        Temperature of the returned match, in units of the scaled costs, squared. Below 1e-3 a
+        second solve goes on from the search. None: 1e-3 where the map is refined, else 3e-4.
     scale
         What distances are divided by, as in `gromap.solve`: parts are matched in one unit.
     dim
         Axes of the embedding, as in `gromap.solve`, or a pair for both sides.
     init
-        Start of the search, as in `gromap.solve`.
+        Start of the search, as in `gromap.solve`. "auto" tells left from right, see allow_mirror.
     features, alpha, feature_cost
         What is matched beside the distances, which count alpha, as in `gromap.solve`: (F, G), one
         row for each vertex. Or the name of `descriptors` of two meshes: "wks", "hks", "normals" or
@@ -78,7 +87,16 @@ def match(
         need not be matched, in units of the shapes, 0.1 to begin with; or the share of the smaller
         area to match. `sol.kept_X` and `sol.kept_Y` tell what was.
     refine
-        False: stop after the search.
+        Whether to sharpen the vertex maps of two meshes by the eigenfunctions of their Laplacians
+        (`gromap.mesh.refine`): `sol.map()` and `sol.inverse_map()` are the refined ones, if these
+        keep distances between near vertices better; `sol.map("mean")` is that of the plan, which
+        `push` and `pull` go along. Matches of parts, and clouds, get the second solve instead:
+        `sol.stats.not_refined` says why. False: stop after the search.
+    allow_mirror
+        Distances do not tell left from right. Where both meshes have two sides, minima that
+        exchange left and right are left out, with a warning where one of them is lower by more than
+        5 %: then one mesh may be a mirror image of the other, as right and left bones are. True:
+        the lowest minimum, whatever its hand; `sol.stats.hand` tells it.
     seed
         Of the embeddings and the random starts.
     device
@@ -94,8 +112,8 @@ def match(
     -------
     Solution
         That of the last temperature, with its history; `stats` has the seconds of both solves,
-        and the minima of the search. After Ctrl-C the best so far, with status INTERRUPTED;
-        KeyboardInterrupt if there is none yet.
+        the minima of the search, and how the map was refined. After Ctrl-C the best so far, with
+        status INTERRUPTED; KeyboardInterrupt if there is none yet.
 
     Examples
     --------
@@ -105,7 +123,8 @@ def match(
     >>> pair.error(sol.map()) < 0.05
     True
     """
-    _check.positive(epsilon, "epsilon")
+    if epsilon is not None:
+        _check.positive(epsilon, "epsilon")
     read = [shape if isinstance(shape, Mesh | Space) else read_mesh(shape) for shape in (source, target)]
     if isinstance(features, str):
         one_unit = reach is not None or mass is not None or scale not in ("auto", "each", "radius")
@@ -114,16 +133,25 @@ def match(
     given: dict[str, Any] = {"scale": scale, "features": features, "alpha": alpha, "feature_cost": feature_cost}
     given |= {"reach": reach, "mass": mass}
     x, y = _spaces(read, _check.pair(cost), _check.pair(dim), seed, device, progress, callback)
-    warm, sol = max(epsilon, SEARCH_EPSILON), None
+    if _check.is_auto(init) and allow_mirror:
+        init = Search(chirality=False)
+    warm, sol = max(epsilon or SEARCH_EPSILON, SEARCH_EPSILON), None
     temperature = warm
     try:
         sol = solve(x, y, epsilon=warm, init=init, seed=seed, progress=progress, callback=callback, **given)
-        if not refine or epsilon >= warm or sol.status is Status.STOPPED:
-            return sol
-        temperature = epsilon
-        _tell(callback, "sharpen")
-        told = _prefixed("sharpen", callback)
-        end = solve(x, y, epsilon=epsilon, init=sol, seed=seed, progress=progress, callback=told, **given)
+        if not refine or sol.status is Status.STOPPED:
+            return _with_hand(sol, x, y, allow_mirror)
+        reason = unrefined(x, y, sol)
+        if reason is None and epsilon is None:
+            sol = _refined(sol, x, y, seed, callback)
+        if sol.refined is None and (epsilon or SHARP_EPSILON) < warm:
+            temperature = epsilon or SHARP_EPSILON
+            _tell(callback, "sharpen")
+            told = _prefixed("sharpen", callback)
+            end = solve(x, y, epsilon=temperature, init=sol, seed=seed, progress=progress, callback=told, **given)
+            sol = replace(end, stats=_joined(sol.stats, end.stats))
+        if reason is None and epsilon is not None and sol.status is not Status.STOPPED:
+            sol = _refined(sol, x, y, seed, callback)
     except Interrupted as error:
         if error.state.is_empty or (sol is not None and sol.plan.wanted is not None):
             return _kept(sol)  # a state does not know which parts are matched
@@ -132,7 +160,59 @@ def match(
         return replace(best, status=Status.INTERRUPTED)
     except KeyboardInterrupt:  # between two steps of the solver
         return _kept(sol)
-    return replace(end, stats=_joined(sol.stats, end.stats))
+    return _with_hand(sol.with_stats(not_refined=reason), x, y, allow_mirror)
+
+
+def unrefined(x: Space, y: Space, sol: Solution) -> str | None:
+    """Why the maps of a match cannot be refined; None where they can."""
+    if x.mesh is None or y.mesh is None or not (len(x.mesh.faces) and len(y.mesh.faces)):
+        return "it takes two meshes with faces"
+    if sol.plan.wanted is not None:
+        return "it takes whole shapes, and this is a match of parts"
+    if most_modes(x.mesh, y.mesh) < LEAST:
+        return f"it takes meshes of {LEAST * PER_MODE} vertices and more"
+    return None
+
+
+def _refined(sol: Solution, x: Space, y: Space, seed: int, callback: Callback | None) -> Solution:
+    """The same with the maps that the eigenfunctions of both meshes find from its own."""
+    assert x.mesh is not None
+    assert y.mesh is not None
+    begin = time.perf_counter()
+    start = replace(sol, plan=replace(sol.plan, numpy=True)).map("mean")
+    found = refine_map(
+        x.mesh, y.mesh, start, seed=seed, device=x.device, tell=lambda text: _tell(callback, f"refine, {text}")
+    )
+    known = {str(k): off for k, off in found.near.items()}
+    seconds = sol.stats.seconds | {"refine": time.perf_counter() - begin}
+    sol = sol.with_stats(near_distortion=known, refined_modes=found.modes, seconds=seconds)
+    if found.maps is None:
+        return sol
+    there, back = (torch.as_tensor(z, device=x.device) for z in found.maps)
+    return replace(sol, refined=(there, back))
+
+
+def _with_hand(sol: Solution, x: Space, y: Space, allow_mirror: bool) -> Solution:
+    """The same, which knows whether it exchanges left and right; with a warning where it does, or
+    where a match that does is better."""
+    if x.normals is None or y.normals is None or x.mesh is None or y.mesh is None or sol.plan.wanted is not None:
+        return sol
+    points, places = (torch.as_tensor(z.mesh.vertices).double() for z in (x, y) if z.mesh is not None)
+    there, (above, normals) = torch.as_tensor(sol.map()).cpu(), normals_of(x, y)
+    ends = None if normals is None else normals.cpu()[there]
+    hand = orientation(points, places[there], None if above is None else above.cpu(), ends)
+    lower = 0.0 if sol.stats.mirrored is None else -sol.stats.mirrored
+    if not allow_mirror and hand < -CLEAR:
+        _check.warn(
+            "this match exchanges left and right, as if one mesh were a mirror image of the other. If it is, pass "
+            "allow_mirror=True; else init=gromap.landmarks(pairs)."
+        )
+    elif lower > LOWER:
+        _check.warn(
+            f"a match that exchanges left and right is {100 * lower:.0f} % lower in energy, and was left out: where "
+            "one mesh is a mirror image of the other, as right and left bones are, pass allow_mirror=True."
+        )
+    return sol.with_stats(hand=hand)
 
 
 def _kept(sol: Solution | None) -> Solution:
@@ -218,5 +298,5 @@ def _tell(callback: Callback | None, note: str) -> None:
 
 def _joined(search: Stats, end: Stats) -> Stats:
     """The facts of the last solve, what only the search knows, and the seconds of both."""
-    seconds = {name: search.seconds[name] + end.seconds[name] for name in search.seconds}
-    return Stats.of(search.facts() | end.facts() | {"seconds": seconds})
+    both = {name: search.seconds[name] + seconds for name, seconds in end.seconds.items()}
+    return Stats.of(search.facts() | end.facts() | {"seconds": search.seconds | both})

@@ -68,6 +68,24 @@ class Mesh:
         """
         return np.bincount(self.faces.ravel(), np.repeat(self.face_areas() / 3, 3), len(self.vertices))
 
+    def ring(self, most: int) -> np.ndarray:
+        """The vertices that share an edge with each one, so many at most; itself where there are
+        fewer.  (N, W)
+
+        >>> corners = np.array([[0, 0, 0], [1, 0, 0], [1, 1, 0], [0, 1, 0]])
+        >>> Mesh(corners, np.array([[0, 1, 2], [0, 2, 3]])).ring(12).tolist()
+        [[1, 2, 3], [0, 2, 1], [0, 1, 3], [0, 2, 3]]
+        """
+        n = len(self.vertices)
+        ends = self.faces[:, [0, 1, 1, 2, 2, 0]].reshape(-1, 2)
+        ends = np.unique(np.concatenate([ends, ends[:, ::-1]]), axis=0)
+        count = np.bincount(ends[:, 0], minlength=n)
+        rank = np.arange(len(ends)) - np.repeat(count.cumsum() - count, count)
+        table = np.repeat(np.arange(n)[:, None], min(int(count.max(initial=1)), most), axis=1)
+        some = rank < table.shape[1]
+        table[ends[some, 0], rank[some]] = ends[some, 1]
+        return table
+
 
 def in_space(vertices: np.ndarray) -> np.ndarray:
     """Points of any dimension as points in 3-D: zeros are appended, or the three widest

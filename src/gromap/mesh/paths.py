@@ -17,6 +17,8 @@ from scipy.sparse.csgraph import dijkstra
 from gromap.mesh.mesh import Mesh
 
 DIVISIONS = 2  # points on each edge: 1 is 1.3 to 2.1 % off but for a factor, 2 are 1.1 to 1.5, 3 are 0.9 to 1.3
+NEAR = 0.15  # of the root of the area: farther pairs tell less, and take longer
+FROM, TO = 60, 1500  # vertices whose distances to others are compared
 
 
 def shortest_paths(mesh: Mesh, sources: np.ndarray, divisions: int = DIVISIONS) -> np.ndarray:
@@ -41,6 +43,33 @@ def farthest_vertices(mesh: Mesh, count: int) -> np.ndarray:
         nearest = np.minimum(nearest, dijkstra(graph, directed=False, indices=chosen[-1]))
         chosen.append(int(nearest.argmax()))
     return np.array(chosen)
+
+
+class Near:
+    """How far a map is from keeping the distances between near vertices, in per cent of the root
+    of the area: pairs of a few random vertices with some others.
+
+    Paths with one point on each edge are as good as exact distances here: a map that is better by
+    its error is better by these.
+    """
+
+    def __init__(self, source: Mesh, target: Mesh, seed: int = 0):
+        """Both of area one, and without vertices that have no faces."""
+        some = np.random.default_rng(seed).permutation(len(source.vertices))[: FROM + TO]
+        self.looked = some  #: vertices of the source of which the images count
+        self.count = min(FROM, len(some))
+        self.target = _graph(target, 1)
+        given = dijkstra(_graph(source, 1), directed=False, indices=some[: self.count], limit=NEAR)[:, some]
+        self.pairs = np.isfinite(given) & (given > 0)
+        self.given = given[self.pairs]
+
+    def distortion(self, ends: np.ndarray) -> float:
+        """ends: the images of `looked`."""
+        if not len(self.given):
+            return 0.0
+        starts, row = np.unique(ends[: self.count], return_inverse=True)
+        found = dijkstra(self.target, directed=False, indices=starts, limit=2 * NEAR)[row.reshape(-1)][:, ends]
+        return 100 * float(np.abs(np.minimum(found[self.pairs], 2 * NEAR) - self.given).mean())
 
 
 def _graph(mesh: Mesh, divisions: int) -> scipy.sparse.csr_array:

@@ -18,11 +18,12 @@ import numpy as np
 import torch
 
 from gromap._plan import Plan
+from gromap._solution import Solution
 from gromap.mesh import geodesic
 from gromap.mesh.mesh import Mesh
+from gromap.search.chirality import CLEAR
 from gromap.search.chirality import orientation as measure
 
-CLEAR = 0.1  # orientation beyond which it is told; blurred matches of bodies have 0.2
 THIN = 1e-3  # of the width: thinner shapes have no left and right in space
 Distances = Callable[[np.ndarray], np.ndarray]  # vertices (S,) -> their distances to all vertices (S, M)
 
@@ -63,6 +64,13 @@ def orientation(
     if some is not None:
         points, ends = points[some], ends[some]
     return Orientation(measure(points, ends)) if len(points) else None
+
+
+def orientation_of(sol: Solution, source: Mesh, target: Mesh, some: np.ndarray | None = None) -> Orientation | None:
+    """That of the map which a solution of `gromap.mesh.match` knows, else of its plan."""
+    if sol.stats.hand is not None:
+        return Orientation(sol.stats.hand)
+    return orientation(sol.plan, source.vertices, target.vertices, some)
 
 
 def _is_solid(points: np.ndarray) -> bool:

@@ -3,6 +3,10 @@ visualizations").
 
     C_Y(y) = ∫ C_X(x) dπ(x, y) / (dα(x) dβ(y)) dα(x)     each target point takes the mean
 
+Where the vertex map is known better than the plan tells, as between two refined meshes, each target
+vertex takes the mean over the images of itself and its neighbors: the map sends vertices to
+vertices, and this evens out by how much they miss.
+
 A texture is carried by its texture coordinates. On a seam a vertex has several of them, whose mean
 is meaningless, so the mean is taken on one side of the seam at a time: the side on which most of a
 target face lies.
@@ -26,6 +30,7 @@ from gromap.transport.sinkhorn import Annealing, Potentials, Sinkhorn, sinkhorn
 
 TOP = 16  # source points that the texture coordinates of a target vertex are averaged over, where there are seams
 WINDOW = 0.25  # of the extent of a chart: points farther apart are on two sides of a seam
+NEIGHBORS = 12  # of a target vertex, whose images count beside its own
 FACES_AT_ONCE = 4096  # target faces per batch
 
 
@@ -47,13 +52,32 @@ def push_labels(plan: Plan, labels: Any) -> tuple[np.ndarray, np.ndarray]:
     return replace(plan.T, numpy=True).majority(np.asarray(labels))
 
 
-def colored(target: Mesh, source: Mesh, plan: Plan) -> Mesh:
-    """The target in the colors that it receives."""
+def pull_back(values: Any, target: Mesh, back: np.ndarray) -> np.ndarray:
+    """Values on the source, (N, ...), to the target, (M, ...), along a map from target vertices to
+    source vertices.
+
+    >>> square = Mesh(np.eye(4)[:, :3], np.array([[0, 1, 2], [0, 2, 3]]))
+    >>> pull_back([0.0, 1.0, 2.0, 3.0], square, np.array([3, 2, 1, 0])).tolist()
+    [1.5, 2.0, 1.5, 1.0]
+    """
+    return np.asarray(values)[_images(target, back)].mean(1)
+
+
+def _images(target: Mesh, back: np.ndarray) -> np.ndarray:
+    """Where a map sends each target vertex and its neighbors.  (M, k)"""
+    return back[np.column_stack([np.arange(len(back)), target.ring(NEIGHBORS)])]
+
+
+def colored(target: Mesh, source: Mesh, plan: Plan, back: np.ndarray | None = None) -> Mesh:
+    """The target in the colors that it receives.  back: a map from target to source, to be followed
+    in place of the plan."""
     _fits(target, source, plan)
     if source.colors is None:
         raise ValueError(
             "the source has no colors: give it some, as replace(source, colors=rgb) with (N, 3) in [0, 1]."
         )
+    if back is not None:
+        return replace(target, colors=pull_back(source.colors, target, back))
     return replace(target, colors=push(replace(plan, numpy=True), source.colors).clip(0, 1))
 
 
@@ -82,8 +106,8 @@ def sharpen(plan: Plan, factor: float = 4.0, steps: int = 1000, tol: float = 1e-
     return replace(plan, score=score, u=half_step(score, log_b, end.g) + log_a, v=end.g + log_b)
 
 
-def textured(target: Mesh, source: Mesh, plan: Plan) -> Mesh:
-    """The target in the source's texture.
+def textured(target: Mesh, source: Mesh, plan: Plan, back: np.ndarray | None = None) -> Mesh:
+    """The target in the source's texture.  back: as in `colored`.
 
     A source without uv gets a planar projection (`with_texture`), one without an image a
     checkerboard. Without seams every target vertex takes the mean texture coordinates of what it
@@ -100,26 +124,44 @@ def textured(target: Mesh, source: Mesh, plan: Plan) -> Mesh:
     original, faces, uv = split(source)
     plan = replace(plan, numpy=True)
     if len(original) == len(source.vertices):
-        return replace(target, uv=push(plan, uv)[target.faces].astype(np.float64), texture=texture)
-    return replace(target, uv=_across_seams(target, source, plan, original, faces, uv), texture=texture)
+        carried = push(plan, uv) if back is None else pull_back(uv, target, back)
+        return replace(target, uv=carried[target.faces].astype(np.float64), texture=texture)
+    if back is None:
+        senders, shares = _largest(plan)
+    else:
+        senders = _images(target, back)
+        shares = np.full(senders.shape, 1 / senders.shape[1])
+    return replace(target, uv=_across_seams(target, source, senders, shares, original, faces, uv), texture=texture)
+
+
+def _largest(plan: Plan) -> tuple[np.ndarray, np.ndarray]:
+    """The source points that each target point receives most of, and their shares of it.  (M, k)
+    twice"""
+    score = plan.score.full.mT
+    # rows sum to at most 1
+    near = Plan(score, -score.lse(plan.u), plan.u, plan.b, plan.a).sparse(min(TOP, plan.shape[0]))
+    senders = near.indices.reshape(plan.shape[1], -1)
+    return senders, np.asarray(near.data, np.float64).reshape(senders.shape)
 
 
 def _across_seams(
-    target: Mesh, source: Mesh, plan: Plan, original: np.ndarray, faces: np.ndarray, uv: np.ndarray
+    target: Mesh,
+    source: Mesh,
+    senders: np.ndarray,
+    shares: np.ndarray,
+    original: np.ndarray,
+    faces: np.ndarray,
+    uv: np.ndarray,
 ) -> np.ndarray:
-    """Texture coordinates of each target corner.  original, faces, uv: the wedges of the source,
-    from `split`.  (F, 3, 2)"""
+    """Texture coordinates of each target corner.  senders, shares: (M, k) source points and what
+    each target point receives of them; original, faces, uv: the wedges of the source, from `split`.
+    (F, 3, 2)"""
     count, chart = components(Mesh(source.vertices[original], faces))
     low, high = np.full((count, 2), np.inf), np.full((count, 2), -np.inf)
     np.minimum.at(low, chart, uv)
     np.maximum.at(high, chart, uv)
     extent = (high - low).max(1).clip(1e-12)  # (charts,)
     wedges = _table(original, len(source.vertices))  # (N, K)
-    score = plan.score.full.mT
-    # rows sum to at most 1
-    near = Plan(score, -score.lse(plan.u), plan.u, plan.b, plan.a).sparse(min(TOP, plan.shape[0]))
-    senders = near.indices.reshape(len(target.vertices), -1)  # (M, k)
-    shares = np.asarray(near.data, np.float64).reshape(senders.shape)
     best = np.take_along_axis(senders, shares.argmax(1)[:, None], 1)[:, 0]
 
     def apart(one: np.ndarray, other: np.ndarray) -> np.ndarray:

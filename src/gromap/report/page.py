@@ -28,7 +28,8 @@ from gromap.geometry.measure import spread_points
 from gromap.mesh import Mesh
 from gromap.mesh.mesh import in_space
 from gromap.mesh.parts import parts
-from gromap.mesh.quality import Quality, orientation
+from gromap.mesh.quality import Quality, orientation_of
+from gromap.mesh.transfer import pull_back
 from gromap.report import paint, pose
 from gromap.report.panel import landscape_tab, match_tab
 from gromap.report.payload import block, probe_blocks
@@ -85,7 +86,7 @@ def write_report(
 
     kept = parts(solution)
     matched = None if kept is None else kept.matched
-    hand = orientation(plan, source.vertices, target.vertices, None if matched is None else matched[0])
+    hand = orientation_of(solution, source, target, None if matched is None else matched[0])
     points = in_space(source.vertices), in_space(target.vertices)
     frame = pose.upright(points[0])
     fields = paint.fields_of(source, points[0], frame, labels, error)
@@ -94,6 +95,9 @@ def write_report(
     back = paint.carry(plan, {"place": unit, "norm": (unit**2).sum(1, keepdims=True)})
     spreads = paint.spread(back, points[1]), paint.spread(carried, points[0])
     unit_of_error = "" if quality is None else " √area"
+    if solution.refined is not None:
+        ends = solution.refined[1].cpu().numpy()
+        carried |= {name: pull_back(field, target, ends) for name, field in fields.items()}
     modes = paint.modes_of(fields, carried, spreads, labels, matched, unit_of_error)
     counts = (plan.b if kept is None else plan.sums[1]).double().cpu().numpy()
     frames = frame, pose.beside(points[1], carried["place"], counts, frame)

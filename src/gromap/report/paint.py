@@ -83,7 +83,7 @@ def modes_of(
     modes = {}
     if "texture" in fields:
         modes["texture"] = Mode("Texture", "The texture of the source, carried to the target.", *both("texture"))
-    modes["colors"] = Mode("Colors", "Colors of the source, carried to the target by the plan.", *both("colors"))
+    modes["colors"] = Mode("Colors", "Colors of the source, carried to the target.", *both("colors"))
     note = "Coordinates of the source as red (across), green (up) and blue (depth), carried to the target."
     modes["coordinates"] = Mode("Coordinates", note, *both("coordinates"))
     if "labels" in fields:

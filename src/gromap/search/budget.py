@@ -156,7 +156,8 @@ class SearchBudget:
     """Outer steps there, at most."""
 
     mirror_gap: float = 0.05
-    """Relative gap of energies within which left and right may decide (Search(chirality=True))."""
+    """Relative gap of energies within which left and right may decide (Search(chirality=True));
+    between meshes that have two sides they always do, where they are clear."""
 
     def patience_of(self, fused: bool, agreed: bool) -> int:
         """Rounds without anything lower before they end; half as many on a GPU, where a round has

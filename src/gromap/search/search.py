@@ -24,6 +24,7 @@ takes is in budget.py.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -36,7 +37,7 @@ from gromap.geometry.measure import own_generator
 from gromap.search.anneal import Cooled, SmallPair
 from gromap.search.bound import at_bound
 from gromap.search.budget import RelaxedBudget, SearchBudget
-from gromap.search.chirality import handedness
+from gromap.search.chirality import CLEAR, handedness
 from gromap.search.moves import kicked, shaken
 from gromap.search.proposals import paired, profile_scores, random_starts, sign_flips
 from gromap.search.relaxed import relaxed_start
@@ -63,14 +64,15 @@ Hand = Callable[[CntProblem, Tensor, Potentials], float]
 class Search:
     """Options of the global search: `init="auto"` is `init=Search()`.
 
-    starts: random Γ, beside the others; with 0, nothing is shaken either.  chirality: among minima
-    within 5 % of the best, prefer the one that keeps left and right apart, for clouds in space: GW
-    itself cannot tell a shape from its mirror image.
+    starts: random Γ, beside the others; with 0, nothing is shaken either.  chirality: GW itself
+    cannot tell a shape from its mirror image. True: among minima within 5 % of the best, leave out
+    those that exchange left and right, for clouds in space; of two meshes that have two sides,
+    among all of them. None: for such meshes only. False: never.
     budget: all other numbers.
     """
 
     starts: int = 16
-    chirality: bool = False
+    chirality: bool | None = None
     budget: SearchBudget = SearchBudget()
 
     on_all_points = False
@@ -82,8 +84,13 @@ class Search:
         seed = problem.pair.seed if problem.pair is not None else 0
         if problem.relaxed:
             return self._begin_relaxed(problem, coarse, loop, seed)
-        hand = handedness(problem.embedded) if self.chirality else None
-        gamma, duals, minima = best_start(coarse.embedded, loop.rough(), seed, self, hand)
+        pair, search = problem.pair, self
+        two_sided = pair is not None and pair.x.normals is not None and pair.y.normals is not None
+        if two_sided:
+            search = replace(self, budget=replace(self.budget, mirror_gap=math.inf))
+        told = two_sided if self.chirality is None else self.chirality
+        hand = handedness(problem.embedded) if told else None
+        gamma, duals, minima = best_start(coarse.embedded, loop.rough(), seed, search, hand)
         if problem.primal:
             plan = start_plan(problem.embedded, gamma, duals, loop)
             return Begin(problem.start(gamma, plan), problem.zero_potentials(), minima)
@@ -136,7 +143,7 @@ def best_start(
                 pair, gap = SmallPair(here, torch.float32), max(gap, budget.mirror_gap if hand else 0.0)
                 minima = _look(pair, before, minima, eps, gap, budget, alike)
         if hand is not None:
-            minima = minima.take(_keep_hand(here.at(eps), minima, hand, budget.mirror_gap))
+            minima = _keep_hand(here.at(eps), minima, hand, budget.mirror_gap)
         if float(minima.count[minima.energy <= _within(minima.energy, SAME_ENERGY)].sum()) < budget.agreement:
             _check.warn(UNSURE)
         return (*_settled(problem, here, minima, eps, loop, budget), minima)  # 5
@@ -347,13 +354,25 @@ def _lowest(problem: CntProblem, gamma: Tensor, duals: Potentials, loop: Loop) -
     return gamma[order], Potentials(f[order], g[order])
 
 
-def _keep_hand(problem: CntProblem, minima: Minima, hand: Hand, gap: float) -> list[int]:
-    """The minima, without those that swap left and right while a nearly equal one does not."""
-    near = [k for k in range(len(minima)) if float(minima.energy[k]) <= _within(minima.energy, gap)]
-    hands = {k: hand(problem, minima.gamma[k], minima.potentials(k)) for k in near}
-    if max(hands.values()) <= 0:
-        return list(range(len(minima)))
-    return [k for k in range(len(minima)) if hands.get(k, 1.0) > 0]
+def _keep_hand(problem: CntProblem, minima: Minima, hand: Hand, gap: float) -> Minima:
+    """The minima, without those that swap left and right while a nearly equal one does not; where
+    the gap allows, also while a higher one clearly does not."""
+    hands = {
+        k: hand(problem, minima.gamma[k], minima.potentials(k))
+        for k in range(len(minima))
+        if float(minima.energy[k]) <= _within(minima.energy, gap)
+    }
+    ties = [k for k in hands if float(minima.energy[k]) <= _within(minima.energy, SearchBudget.mirror_gap)]
+    if max(hands[k] for k in ties) > 0:
+        mirrored = [k for k in ties if hands[k] <= 0]
+    elif hands[0] < -CLEAR and max(hands.values()) > CLEAR:
+        mirrored = [k for k in hands if hands[k] <= CLEAR]
+    else:
+        return minima
+    if not mirrored:
+        return minima
+    kept = minima.take([k for k in range(len(minima)) if k not in mirrored])
+    return replace(kept, mirrored=float(minima.energy[mirrored[0]] / kept.energy[0] - 1))
 
 
 def _within(energy: Tensor, gap: float) -> float:

@@ -208,12 +208,13 @@ class Minima:
     f: Tensor  # (K, N) potentials in nats
     g: Tensor  # (K, M)
     count: Tensor  # (K,) starts that went there
+    mirrored: float | None = None  # how far the lowest one that was left out for its hand lies above these, relatively
 
     def __len__(self) -> int:
         return len(self.energy)
 
     def take(self, k: list[int] | slice) -> Minima:
-        return Minima(self.gamma[k], self.energy[k], self.f[k], self.g[k], self.count[k])
+        return Minima(self.gamma[k], self.energy[k], self.f[k], self.g[k], self.count[k], self.mirrored)
 
     def potentials(self, k: int) -> Potentials:
         return Potentials(self.f[k], self.g[k])

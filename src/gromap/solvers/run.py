@@ -163,6 +163,7 @@ def _stats(pair: Pair, solver: Solver, problem: Problem, outcome: Outcome) -> St
         levels=outcome.levels,
         minima=None if minima is None else minima.energy.double().cpu().numpy(),
         minima_starts=None if minima is None else minima.count.cpu().numpy().astype(int),
+        mirrored=None if minima is None else minima.mirrored,
         explained=(pair.x.explained, pair.y.explained) if embedded else None,
         spectrum=(_numbers(pair.x.embedding.spectrum), _numbers(pair.y.embedding.spectrum)) if embedded else None,
         cost_error=problem.cost_error,
