@@ -23,6 +23,7 @@ from gromap.datasets import humans
 from gromap.mesh import Mesh, descriptors, read_mesh, write_mesh
 from gromap.mesh.transfer import pull_back
 from gromap.report.paint import LEFT_OUT
+from tests.mesh.test_outside import mirror_image, solid
 
 FAST = ["--cost", "euclidean", "--epsilon", "1e-2", "--starts", "10"]
 
@@ -206,6 +207,28 @@ def test_chirality_keeps_left_and_right(shapes, tmp_path, capsys):
     assert "leave out --chirality" in refused(
         capsys, "match", *pair, "--chirality", "--landmarks", tmp_path / "pairs.txt"
     )
+
+
+def test_mirror_images_are_matched_as_such_where_that_is_allowed(tmp_path, capsys):
+    """A solid without symmetries, and its mirror image."""
+    one = solid(0.5)
+    for name, mesh in (("left", one), ("right", mirror_image(one))):
+        write_mesh(mesh, tmp_path / f"{name}.ply")
+    words = ["match", str(tmp_path / "left.ply"), str(tmp_path / "right.ply"), "--quiet", "--out"]
+    assert main([*words, str(tmp_path / "kept")]) == 0
+    note = capsys.readouterr().err
+    assert "exchanges left and right" in note
+    assert "lower in energy, and was left out" in note
+    kept = facts_of(tmp_path / "kept")["left_and_right"]
+    assert kept["word"] == "kept"
+    assert kept["mirrored"] < -0.05
+    assert main([*words, str(tmp_path / "allowed"), "--allow-mirror"]) == 0
+    assert "left and right" not in capsys.readouterr().err
+    allowed = facts_of(tmp_path / "allowed")["left_and_right"]
+    assert (allowed["word"], allowed["mirrored"]) == ("mirrored", None)
+    match = np.loadtxt(tmp_path / "allowed" / "map.txt", int)
+    other = mirror_image(one).vertices
+    assert np.linalg.norm(other[match] - other, axis=1).mean() < 0.1
 
 
 @pytest.fixture(scope="module")

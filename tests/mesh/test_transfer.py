@@ -12,7 +12,7 @@ from gromap import Plan, solve
 from gromap.datasets import humans
 from gromap.mesh import Mesh
 from gromap.mesh.texture import split, with_texture
-from gromap.mesh.transfer import colored, push, push_labels, sharpen, textured
+from gromap.mesh.transfer import colored, pull_back, push, push_labels, sharpen, textured
 from gromap.transport import Dense
 
 RNG = np.random.default_rng(0)
@@ -206,3 +206,31 @@ def test_a_sharpened_match_of_a_part_leaves_out_the_same():
     sharp = sharpen(plan)
     assert abs(sharp.marginals[1] - plan.marginals[1]).sum() < 0.02
     assert (sharp.dense() ** 2).sum() > 1.2 * (plan.dense() ** 2).sum()
+
+
+def test_a_map_carries_textures_and_colors_past_a_blurred_plan(small):
+    """Between a mesh and a copy in another order, of which the map is known and the plan is not."""
+    source = replace(with_texture(small, "spherical"), colors=(small.vertices - small.vertices.min(0)) / 2)
+    copy, plan, order = blurred_copy(small, 0.2)
+    out = textured(copy, source, plan, order)
+    assert out.uv is not None
+    assert source.uv is not None
+    gap = circular(out.uv - source.uv)
+    blurred = textured(copy, source, plan)
+    assert blurred.uv is not None
+    assert gap.mean() < 0.02  # of the image: about an edge
+    assert gap.mean() < 0.3 * circular(blurred.uv - source.uv).mean()
+    painted, dull = colored(copy, source, plan, order).colors, colored(copy, source, plan).colors
+    assert source.colors is not None
+    assert painted is not None
+    assert dull is not None
+    assert np.abs(painted - source.colors[order]).mean() < 0.3 * np.abs(dull - source.colors[order]).mean()
+
+
+def test_values_pulled_back_are_the_means_over_a_vertex_and_its_neighbors(small):
+    back = np.random.default_rng(0).integers(0, 50, len(small.vertices))
+    found = pull_back(np.arange(50.0), small, back)
+    around = np.unique(small.faces[(small.faces == 7).any(1)])
+    ends = back[around]
+    assert ends.min() <= found[7] <= ends.max()
+    assert pull_back(np.ones((50, 2)), small, back) == pytest.approx(np.ones((len(back), 2)))

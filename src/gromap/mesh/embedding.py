@@ -29,6 +29,7 @@ from scipy.spatial import KDTree
 from torch import Tensor
 
 from gromap import _check
+from gromap._threads import one_thread
 from gromap._torch import eigh, from_numpy
 from gromap.mesh.clean import components, without_folds
 from gromap.mesh.geodesic import distances, is_manifold
@@ -116,7 +117,8 @@ def embed_mesh(
         coarse, landmarks, way, lambda done, _: tell(f"geodesic distances, {done} of {len(landmarks)} landmarks")
     )
     tell(f"multidimensional scaling of {n} vertices into R^{dim}")
-    scaled, distortion = scale(from_numpy(known).to(device), from_numpy(landmarks), min(dim, n - 1))
+    with one_thread():  # many small steps
+        scaled, distortion = scale(from_numpy(known).to(device), from_numpy(landmarks), min(dim, n - 1))
     points = np.zeros((n, dim))
     points[:, : scaled.shape[1]] = scaled.cpu().numpy()
     if len(anchors) < len(mesh.vertices):

@@ -30,6 +30,7 @@ import torch
 from scipy.spatial import KDTree
 from torch import Tensor
 
+from gromap._threads import one_thread, side_by_side
 from gromap._torch import from_numpy, split, untyped
 from gromap.mesh.clean import components
 from gromap.mesh.embedding import decimate, factor, laplacian
@@ -93,8 +94,15 @@ def refine(
             f"a map is refined from {LEAST * PER_MODE} vertices with faces on, of both meshes; these have "
             f"{len(source.vertices)} and {len(target.vertices)} vertices."
         )
+    with one_thread():
+        return _refine(source, target, match, most, seed, device, tell)
+
+
+def _refine(
+    source: Mesh, target: Mesh, match: np.ndarray, most: int, seed: int, device: torch.device | str, tell: Tell
+) -> Refined:
     tell(f"{most} eigenfunctions of both meshes")
-    sides = [_Side.of(mesh, most, seed, device) for mesh in (source, target)]
+    sides = side_by_side(lambda mesh: _Side.of(mesh, most, seed, device), (source, target))
     x, y = sides
     start = from_numpy(y.place[match[x.used]]).to(device)
     tell("functional maps")
@@ -187,12 +195,8 @@ def _nearest(x: Tensor, side: _Side, C: Tensor) -> Tensor:
     half = y.square().sum(1) / 2
     samples = y[side.samples]
     starts = LowRank(x.contiguous(), samples).topk(-half[side.samples], min(WALKS, len(samples)))[1]
-    return torch.cat(
-        [
-            _walk(rows, y, half, side.samples[at], side.ring)
-            for rows, at in zip(split(x, AT_ONCE), split(starts, AT_ONCE), strict=True)
-        ]
-    )
+    parts = list(zip(split(x, AT_ONCE), split(starts, AT_ONCE), strict=True))
+    return torch.cat(side_by_side(lambda part: _walk(part[0], y, half, side.samples[part[1]], side.ring), parts))
 
 
 def _walk(x: Tensor, y: Tensor, half: Tensor, starts: Tensor, ring: Tensor) -> Tensor:
