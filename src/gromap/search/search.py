@@ -355,24 +355,26 @@ def _lowest(problem: CntProblem, gamma: Tensor, duals: Potentials, loop: Loop) -
 
 
 def _keep_hand(problem: CntProblem, minima: Minima, hand: Hand, gap: float) -> Minima:
-    """The minima, without those that swap left and right while a nearly equal one does not; where
-    the gap allows, also while a higher one clearly does not."""
+    """The minima, without those that swap left and right while a nearly equal one does not, or that
+    keep them by half as much: thin bodies nearly match themselves front to back, each limb for
+    itself. Where the gap allows, also without those that swap while a higher one clearly does not.
+    """
     hands = {
         k: hand(problem, minima.gamma[k], minima.potentials(k))
         for k in range(len(minima))
         if float(minima.energy[k]) <= _within(minima.energy, gap)
     }
     ties = [k for k in hands if float(minima.energy[k]) <= _within(minima.energy, SearchBudget.mirror_gap)]
-    if max(hands[k] for k in ties) > 0:
-        mirrored = [k for k in ties if hands[k] <= 0]
+    clearest = max(hands[k] for k in ties)
+    if clearest > 0:
+        left_out = [k for k in ties if hands[k] <= clearest / 2]
     elif hands[0] < -CLEAR and max(hands.values()) > CLEAR:
-        mirrored = [k for k in hands if hands[k] <= CLEAR]
+        left_out = [k for k in hands if hands[k] <= CLEAR]
     else:
         return minima
-    if not mirrored:
-        return minima
-    kept = minima.take([k for k in range(len(minima)) if k not in mirrored])
-    return replace(kept, mirrored=float(minima.energy[mirrored[0]] / kept.energy[0] - 1))
+    kept = minima.take([k for k in range(len(minima)) if k not in left_out])
+    swapped = [float(minima.energy[k]) for k in left_out if hands[k] <= 0]
+    return replace(kept, mirrored=min(swapped) / float(kept.energy[0]) - 1) if swapped else kept
 
 
 def _within(energy: Tensor, gap: float) -> float:
