@@ -66,17 +66,18 @@ def now_and_then(tell: Callable[[str], object]) -> Callable[[str], None]:
 
 
 class Progress:
-    """One line on stderr that is rewritten as the work goes on; a new one now and then where
-    stderr is no terminal."""
+    """One line on stderr that is rewritten as the work goes on; where stderr is no terminal, a new
+    one now and then, and the last."""
 
     def __init__(self) -> None:
-        self.terminal = sys.stderr.isatty()
-        self.line = now_and_then(lambda text: print(text, file=sys.stderr, flush=True))
+        self.terminal, self.left = sys.stderr.isatty(), ""
+        self.line = now_and_then(self._print)
 
     def __call__(self, event: Event | str) -> None:
         text = str(event)
         if not self.terminal:
-            self.line("gromap: " + text)
+            self.left = text
+            self.line(text)
             return
         if isinstance(event, Event) and event.total and not event.note:
             done = 20 * event.step // event.total
@@ -87,3 +88,9 @@ class Progress:
     def close(self) -> None:
         if self.terminal:
             sys.stderr.write("\n")
+        elif self.left:
+            self._print(self.left)
+
+    def _print(self, text: str) -> None:
+        self.left = ""
+        print(f"gromap: {text}", file=sys.stderr, flush=True)
