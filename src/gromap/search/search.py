@@ -24,8 +24,6 @@ takes is in budget.py.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
@@ -37,7 +35,8 @@ from gromap.geometry.measure import own_generator
 from gromap.search.anneal import Cooled, SmallPair
 from gromap.search.bound import at_bound
 from gromap.search.budget import RelaxedBudget, SearchBudget
-from gromap.search.chirality import CLEAR, handedness
+from gromap.search.chirality import handedness
+from gromap.search.hand import Hand, keep_hand, reflections, within
 from gromap.search.moves import kicked, shaken
 from gromap.search.proposals import paired, profile_scores, random_starts, sign_flips
 from gromap.search.relaxed import relaxed_start
@@ -55,9 +54,6 @@ UNSURE = (
     "hardly any start of the search came to its lowest minimum, so that a lower one may exist: try "
     "init=gromap.Search(starts=200), another seed, or a larger epsilon."
 )
-
-# of a match on coarse clouds, > 0 where it keeps left and right
-Hand = Callable[[CntProblem, Tensor, Potentials], float]
 
 
 @dataclass(frozen=True)
@@ -87,7 +83,7 @@ class Search:
         pair, search = problem.pair, self
         two_sided = pair is not None and pair.x.normals is not None and pair.y.normals is not None
         if two_sided:
-            search = replace(self, budget=replace(self.budget, mirror_gap=math.inf))
+            search = replace(self, budget=self.budget.between_surfaces())
         told = two_sided if self.chirality is None else self.chirality
         hand = handedness(problem.embedded) if told else None
         gamma, duals, minima = best_start(coarse.embedded, loop.rough(), seed, search, hand)
@@ -142,9 +138,11 @@ def best_start(
                 here = here if _points(here) >= min(points, _points(problem)) else coarsened(problem, points)
                 pair, gap = SmallPair(here, torch.float32), max(gap, budget.mirror_gap if hand else 0.0)
                 minima = _look(pair, before, minima, eps, gap, budget, alike)
+                if hand is not None and k == 0:
+                    minima = _with_reflections(pair, minima, eps, budget)
         if hand is not None:
-            minima = _keep_hand(here.at(eps), minima, hand, budget.mirror_gap)
-        if float(minima.count[minima.energy <= _within(minima.energy, SAME_ENERGY)].sum()) < budget.agreement:
+            minima = keep_hand(here.at(eps), minima, hand, budget.mirror_gap)
+        if float(minima.count[minima.energy <= within(minima.energy, SAME_ENERGY)].sum()) < budget.agreement:
             _check.warn(UNSURE)
         return (*_settled(problem, here, minima, eps, loop, budget), minima)  # 5
     except KeyboardInterrupt:
@@ -289,9 +287,19 @@ def _look(
         starts, hot = torch.cat([starts, others]), torch.cat([hot, hot.new_tensor(heats)])
         g = torch.cat([g, pair.copy_potential.expand(len(others), -1)])
     found = pair.ranked(pair.cool(starts, hot, cold, budget, g), cold, budget, budget.kept)
-    found = found.take(slice(int((found.value <= _within(found.value, gap)).sum())))
+    found = found.take(slice(int((found.value <= within(found.value, gap)).sum())))
     count = minima.count[pair.nearest(found.gamma, pair.units(minima.gamma))]
     return _minima(pair, found, count, eps)
+
+
+def _with_reflections(pair: SmallPair, minima: Minima, eps: float, budget: SearchBudget) -> Minima:
+    """The best minima with those that their reflections lead to."""
+    cold, gamma = eps / pair.unit, pair.units(minima.gamma)
+    ends = _quenched(pair, reflections(gamma, pair.axes.to(pair.x), budget), cold, budget)
+    known = Cooled(gamma, minima.g.to(pair.x) * cold, minima.energy / pair.unit)
+    best = pair.best(known.join(pair.ranked(ends, cold, budget, budget.kept)), budget)
+    old = torch.cdist(best.value[:, None], known.value[:, None]).min(1)
+    return _minima(pair, best, torch.where(old.values == 0, minima.count[old.indices], 0.0), eps)
 
 
 def _score(gamma: Tensor, rows: CntProblem, cols: CntProblem, eps: float) -> Dense:
@@ -316,7 +324,7 @@ def _settled(
     problem: CntProblem, here: CntProblem, minima: Minima, eps: float, loop: Loop, budget: SearchBudget
 ) -> tuple[Tensor, Potentials]:
     """Line 5: Γ of the lowest, with potentials on all points, at the temperature asked for."""
-    near = int((minima.energy <= _within(minima.energy, budget.finer[-1][1])).sum())
+    near = int((minima.energy <= within(minima.energy, budget.finer[-1][1])).sum())
     gamma, g = minima.gamma[:near], minima.g[:near]
     if problem.eps < eps:  # minima may change places on the way down
         gamma, g = minima.gamma, minima.g
@@ -325,7 +333,7 @@ def _settled(
         starts, hot = pair.units(gamma), gamma.new_full((len(gamma),), 2 * eps / pair.unit / pair.heat)
         cold = pair.cool(starts, hot, problem.eps / pair.unit, slow, g.double() * (eps / pair.unit))
         cold = pair.ranked(cold, problem.eps / pair.unit, slow, len(gamma))
-        cold = cold.take(slice(int((cold.value <= _within(cold.value, budget.finer[-1][1])).sum())))
+        cold = cold.take(slice(int((cold.value <= within(cold.value, budget.finer[-1][1])).sum())))
         gamma, g = pair.back(cold.gamma), cold.g.to(g) * (pair.unit / problem.eps)
     duals = Potentials(half_step(_score(gamma, here, here, problem.eps), here.log_b, g), g)
     if len(gamma) > 1:
@@ -352,31 +360,3 @@ def _lowest(problem: CntProblem, gamma: Tensor, duals: Potentials, loop: Loop) -
         gamma, energy, f, g = (torch.stack(z) for z in zip(*parts, strict=True))
     order = energy.nan_to_num(nan=torch.inf).argsort(stable=True)
     return gamma[order], Potentials(f[order], g[order])
-
-
-def _keep_hand(problem: CntProblem, minima: Minima, hand: Hand, gap: float) -> Minima:
-    """The minima, without those that swap left and right while a nearly equal one does not, or that
-    keep them by half as much: thin bodies nearly match themselves front to back, each limb for
-    itself. Where the gap allows, also without those that swap while a higher one clearly does not.
-    """
-    hands = {
-        k: hand(problem, minima.gamma[k], minima.potentials(k))
-        for k in range(len(minima))
-        if float(minima.energy[k]) <= _within(minima.energy, gap)
-    }
-    ties = [k for k in hands if float(minima.energy[k]) <= _within(minima.energy, SearchBudget.mirror_gap)]
-    clearest = max(hands[k] for k in ties)
-    if clearest > 0:
-        left_out = [k for k in ties if hands[k] <= clearest / 2]
-    elif hands[0] < -CLEAR and max(hands.values()) > CLEAR:
-        left_out = [k for k in hands if hands[k] <= CLEAR]
-    else:
-        return minima
-    kept = minima.take([k for k in range(len(minima)) if k not in left_out])
-    swapped = [float(minima.energy[k]) for k in left_out if hands[k] <= 0]
-    return replace(kept, mirrored=min(swapped) / float(kept.energy[0]) - 1) if swapped else kept
-
-
-def _within(energy: Tensor, gap: float) -> float:
-    """The energy that lies so far above the lowest one, which comes first, relatively."""
-    return float(energy[0]) + gap * abs(float(energy[0]))
