@@ -162,7 +162,7 @@ class SearchBudget:
 
     reflected_axes: int = 5
     """How many of these directions, in all combinations, also with all others turned over: without
-    these, the right match of 4 of 8 pairs of bodies was not among the minima, for any seed."""
+    these, 3 of 8 searches between bodies did not meet the right match."""
 
     mirror_gap: float = 0.05
     """Relative gap of energies within which left and right may decide (Search(chirality=True));
