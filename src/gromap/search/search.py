@@ -298,8 +298,8 @@ def _with_reflections(pair: SmallPair, minima: Minima, eps: float, budget: Searc
     ends = _quenched(pair, reflections(gamma, pair.axes.to(pair.x), budget), cold, budget)
     known = Cooled(gamma, minima.g.to(pair.x) * cold, minima.energy / pair.unit)
     best = pair.best(known.join(pair.ranked(ends, cold, budget, budget.kept)), budget)
-    old = torch.cdist(best.value[:, None], known.value[:, None]).min(1)
-    return _minima(pair, best, torch.where(old.values == 0, minima.count[old.indices], 0.0), eps)
+    same = best.value[:, None] == known.value
+    return _minima(pair, best, (same * minima.count).amax(1), eps)
 
 
 def _score(gamma: Tensor, rows: CntProblem, cols: CntProblem, eps: float) -> Dense:
