@@ -145,7 +145,7 @@ def heat_map(distances: np.ndarray, tree: Tree, names: list[str]) -> str:
     parts.append(f'<image href="{bar}" x="{TREE}" y="{y}" width="180" height="9" preserveAspectRatio="none"/>')
     for x, label in ((TREE, "0"), (TREE + 180, f"{largest:.3g}")):
         parts.append(f'<text class="small" x="{x}" y="{y + 22}" text-anchor="middle">{label}</text>')
-    title = "Distances, gray where there is none, in the order of the tree (average linkage) on the left"
+    title = "Distances, dark gray where there is none, in the order of the tree (average linkage) on the left"
     return figure(title, f"{TREE + SIDE + NAMES} {top + SIDE + 42}", parts)
 
 
