@@ -318,7 +318,7 @@ class SmallPair:
         """How many of some ends are each of some minima. Ends near the lowest may be others, by a
         few exchanges: some of them are looked at with their marginals met.  (K,)"""
         left, right = self._flat(found.gamma), self._flat(ends.gamma)
-        near = torch.cdist(left, right) <= budget.same_gamma * norm(left, dim=1)[:, None]
+        near = torch.cdist(left, right) <= budget.near_gamma * norm(left, dim=1)[:, None]
         count, some = near.double().sum(1), near[0].nonzero()[: budget.looked_at, 0]
         if len(some) > 0:
             like = self._met(ends.take(some), eps, budget).value <= (1 + budget.same_value) * found.value[0]

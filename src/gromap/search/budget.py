@@ -134,6 +134,9 @@ class SearchBudget:
     same_gamma: float = 0.1
     """Relative distance of two Γ that count as one, entries in units of √(σ_d σ_e)."""
 
+    near_gamma: float = 0.1
+    """The same of an end of a start and the minimum that it has come to."""
+
     same_value: float = 0.01
     """Relative gap of the values of such two, with their marginals met: where minima are without
     number, many have the same Γ within a tenth."""

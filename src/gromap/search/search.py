@@ -293,13 +293,14 @@ def _look(
 
 
 def _with_reflections(pair: SmallPair, minima: Minima, eps: float, budget: SearchBudget) -> Minima:
-    """The best minima with those that their reflections lead to."""
+    """The best minima with those that their reflections lead to, which as many starts stand for."""
     cold, gamma = eps / pair.unit, pair.units(minima.gamma)
     ends = _quenched(pair, reflections(gamma, pair.axes.to(pair.x), budget), cold, budget)
     known = Cooled(gamma, minima.g.to(pair.x) * cold, minima.energy / pair.unit)
     best = pair.best(known.join(pair.ranked(ends, cold, budget, budget.kept)), budget)
-    same = best.value[:, None] == known.value
-    return _minima(pair, best, (same * minima.count).amax(1), eps)
+    reflected = minima.count[: budget.reflected]
+    count = torch.cat([minima.count, reflected.repeat_interleave(len(ends.gamma) // len(reflected))])
+    return _minima(pair, best, count[pair.nearest(best.gamma, torch.cat([gamma, ends.gamma]))], eps)
 
 
 def _score(gamma: Tensor, rows: CntProblem, cols: CntProblem, eps: float) -> Dense:
