@@ -40,10 +40,10 @@ def test_values_are_those_of_couplings(steps):
     p, eps = pair.problem, 0.3
     gamma = pair.units(random_starts(*p.spread, 4, 0))
     at = gamma.new_full((4,), eps / pair.unit)
-    zero = gamma.new_zeros(4, len(p.b))
-    end = pair.step(gamma, zero, at, steps, 1e-9)
+    zero, norms = gamma.new_zeros(4, len(p.b)), [z.square().sum(1) for z in (pair.x, pair.y)]
+    end = pair.clouds.step(gamma, zero, at, steps, 1e-9)
     for k in range(4):
-        s = (16 * pair.x @ gamma[k] @ pair.y.mT + pair.inner) * pair.unit / eps
+        s = (16 * pair.x @ gamma[k] @ pair.y.mT + 4 * torch.outer(*norms)) * pair.unit / eps
         g = end.g[k] * pair.unit / eps
         pi = torch.softmax(s + g + p.log_b, 1) * p.a[:, None]
         expected = coupling_energy(p, round_to(pi, p.a, p.b), eps)

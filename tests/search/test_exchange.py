@@ -27,6 +27,11 @@ def loss(x, y, pi):
     return rows @ cx.square() @ rows + columns @ cy.square() @ columns - 2 * (pi * (cx @ pi @ cy)).sum()
 
 
+def points(x, a):
+    """As `exchanged` takes them."""
+    return x[None], x.square().sum(1, keepdim=True)[None], a[None]
+
+
 def kl(pi):
     return torch.special.xlogy(pi, pi / torch.outer(pi.sum(1), pi.sum(0))).sum()
 
@@ -48,7 +53,7 @@ def test_the_gain_of_exchanges_is_that_of_the_loss(uniform, seed):
     pi = coupling(a, b, seed)
     values = torch.cat([y, y.square().sum(1, keepdim=True)], 1)
     start = pi @ values / a[:, None]
-    images, gain = exchanged(x, x.square().sum(1, keepdim=True), a, start[None], 0.0, 1)
+    images, gain = exchanged(*points(x, a), start[None], torch.zeros(1), 1)
     pairs = [(i, k) for i in range(12) for k in range(i)]
     gains = {(i, k): float(loss(x, y, pi) - loss(x, y, swapped(pi, a, i, k))) for i, k in pairs}
     assert max(gains.values()) > 0
@@ -72,12 +77,23 @@ def test_exchanges_end_where_none_gains():
     order = torch.randperm(15, generator=torch.Generator().manual_seed(0))
     values = torch.cat([x, x.square().sum(1, keepdim=True)], 1)
     start = torch.stack([values[order], values])  # a wrong match, and the right one
-    images, gain = exchanged(x, x.square().sum(1, keepdim=True), a, start, 1e-12, 500)
-    again, more = exchanged(x, x.square().sum(1, keepdim=True), a, images, 1e-12, 500)
+    least = torch.full((1,), 1e-12)
+    images, gain = exchanged(*points(x, a), start, least, 500)
+    again, more = exchanged(*points(x, a), images, least, 500)
     torch.testing.assert_close(again, images)
     assert float(gain[0]) > 0 == float(gain[1])
     assert not more.any()
     torch.testing.assert_close(images[1], values)
+
+
+def test_batches_of_pairs_trade_as_each_pair_does():
+    sides = [points(*(torch.as_tensor(z, dtype=torch.float64) for z in cloud(15, 3, seed))) for seed in range(2)]
+    images, least = torch.randn(2, 15, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0)), 1e-9
+    both = exchanged(*(torch.cat(z) for z in zip(*sides, strict=True)), images, torch.full((2,), least), 20)
+    for k, side in enumerate(sides):
+        alone = exchanged(*side, images[k : k + 1], torch.full((1,), least), 20)
+        for one, other in zip(both, alone, strict=True):
+            torch.testing.assert_close(one[k : k + 1], other)
 
 
 @pytest.mark.filterwarnings("ignore:hardly any start")

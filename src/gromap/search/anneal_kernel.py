@@ -1,6 +1,6 @@
 # pyright: basic, reportCallIssue=false, reportArgumentType=false, reportOptionalMemberAccess=false
 # pyright: reportIndexIssue=false, reportGeneralTypeIssues=false, reportOperatorIssue=false
-"""The Sinkhorn steps of anneal.py for a batch of small plans, in one launch.
+"""The Sinkhorn steps of small.py for a batch of small plans, in one launch.
 
 On a GPU, small problems wait for launches from Python: five of each step, thousands of a search.
 Here some programs share each plan by its rows, and take all steps together:
@@ -8,7 +8,7 @@ Here some programs share each plan by its rows, and take all steps together:
     v   <- exp(ahead)
     u   <- a / π v,  col <- uᵀ π                      while a block of rows is in registers
     col <- the sum over all programs of the plan, which wait for each other here
-    new <- log(b / col), with Nesterov's momentum     as `SmallPair._sinkhorn`
+    new <- log(b / col), with Nesterov's momentum     as `Clouds._sinkhorn`
 
 A program keeps its rows in registers where they fit, and else reads them from the caches.
 """
@@ -47,7 +47,8 @@ def scale(
     """Scalings u of rows, which make them exact, and log v of columns, after at most so many
     steps, fewer where a plan has met its marginals.  (B, N), (B, M)
 
-    look: steps between two looks at the marginals.  farthest: what log v is bounded by.
+    a, b: (P, N) and (P, M), where P is 1 or B.  look: steps between two looks at the marginals.
+    farthest: what log v is bounded by.
     """
     batch, n, m = plan.shape
     shares, wide = shares_for(plan), triton.next_power_of_2(max(16, m))
@@ -56,7 +57,8 @@ def scale(
     tall = tall if whole else BLOCK // wide
     u, log_v = plan.new_empty(batch, n), plan.new_empty(batch, m)
     parts, count = plan.new_empty(batch, 2, shares, wide), torch.zeros(batch, dtype=torch.int32, device=plan.device)
-    arguments = plan, a, b, u, log_v, parts, count, n, m, steps, look, tol, farthest, tiny
+    a, b, apart = a.contiguous(), b.contiguous(), int(len(a) > 1)
+    arguments = plan, a, b, u, log_v, parts, count, n, m, apart, steps, look, tol, farthest, tiny
     together = {"launch_cooperative_grid": True} if shares > 1 else {}  # so that all of them run at once
     with torch.cuda.device_of(plan):
         scale_kernel[(batch, shares)](*arguments, wide, tall, shares, whole, num_warps=8, num_stages=1, **together)
@@ -70,20 +72,21 @@ def rows_of(P, A, rows, end, j, m):
     return p, tl.load(A + rows, mask=rows < end, other=0.0)
 
 
-@triton.jit(do_not_specialize=["n", "m", "steps", "look", "tol", "farthest", "tiny"])
+@triton.jit(do_not_specialize=["n", "m", "apart", "steps", "look", "tol", "farthest", "tiny"])
 def scale_kernel(
-    P, A, B, U, LV, PARTS, COUNT, n, m, steps, look, tol, farthest, tiny,
+    P, A, B, U, LV, PARTS, COUNT, n, m, apart, steps, look, tol, farthest, tiny,
     MP: tl.constexpr, BN: tl.constexpr, SHARES: tl.constexpr, WHOLE: tl.constexpr,
 ):  # fmt: skip
     """A share of the rows of one plan. All programs of a plan see the same sums, and stop at the
     same step."""
     batch, share = tl.program_id(0).to(tl.int64), tl.program_id(1)
+    A, B = A + batch * apart * n, B + batch * apart * m
     P, U, LV, COUNT = P + batch * n * m, U + batch * n, LV + batch * m, COUNT + batch
     PARTS += batch * 2 * SHARES * MP
     begin = share * tl.cdiv(n, SHARES)
     end = tl.minimum(begin + tl.cdiv(n, SHARES), n)
     j, i, k = tl.arange(0, MP), tl.arange(0, BN), tl.arange(0, SHARES)
-    b = tl.load(B + j, mask=j < m, other=1.0)  # columns beyond the last have met theirs
+    b = tl.maximum(tl.load(B + j, mask=j < m, other=1.0), tiny)  # columns beyond the last have met theirs
     old, ahead = tl.zeros([MP], tl.float32), tl.zeros([MP], tl.float32)
     step, error = 0, 1e30
     p, a = rows_of(P, A, begin + i, end, j, m)

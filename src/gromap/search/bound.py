@@ -14,8 +14,9 @@ import math
 import torch
 from torch import Tensor
 
-from gromap.search.anneal import Cooled, SmallPair
+from gromap.search.anneal import SmallPair
 from gromap.search.budget import SearchBudget
+from gromap.search.small import Cooled
 from gromap.solvers.embedded import CntProblem
 
 UNMET = 1.5  # of the value of a start whose marginals are not met yet, over that with these met, at the most

@@ -18,6 +18,7 @@ gains more than the best pair alone.
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -27,51 +28,70 @@ from gromap.transport.tiles import cuts
 IN_CACHE = 1 << 17  # gains that are compared at once on a CPU
 
 
-def exchanged(x: Tensor, lift: Tensor, a: Tensor, images: Tensor, least: float, rounds: int) -> tuple[Tensor, Tensor]:
+def exchanged(x: Tensor, lift: Tensor, a: Tensor, images: Tensor, least: Tensor, rounds: int) -> tuple[Tensor, Tensor]:
     """The images of points after up to so many rounds of exchanges, and how much these gained.
 
-    x: (N, D), centered.  lift: (N, L).  images: (B, N, E + L), the means under each row.
-    least: the gain of an exchange that is worth it.
+    x: (P, N, D), centered.  lift: (P, N, L).  a: (P, N).  images: (B, N, E + L), the means under
+    each row.  least: (P,) the gain of an exchange that is worth it.  P: 1 or B.
     """
-    t = torch.minimum(a[:, None], a)
-    apart = 8 * t.square() * torch.cdist(x, x).square()
-    pieces = 1 if x.is_cuda else min(len(images), math.ceil(len(images) * len(x) ** 2 / IN_CACHE))
-    parts = [_exchanged(x, lift, a, 4 * t, apart, images[some], least, rounds) for some in cuts(len(images), pieces)]
+    pieces = 1 if x.is_cuda else min(len(images), math.ceil(len(images) * x.shape[1] ** 2 / IN_CACHE))
+    points = _Points.of(x, lift, a, least)
+    parts = [_exchanged(points.take(some), images[some], rounds) for some in cuts(len(images), pieces)]
     return torch.cat([part for part, _ in parts]), torch.cat([gain for _, gain in parts])
 
 
-def _exchanged(
-    x: Tensor, lift: Tensor, a: Tensor, t: Tensor, apart: Tensor, images: Tensor, least: float, rounds: int
-) -> tuple[Tensor, Tensor]:
-    """t: four times what each pair can trade.  apart: 8 t² |x_i - x_k|² of each."""
-    weighted, every, axes = a[:, None] * x, torch.arange(len(a), device=a.device), images.shape[-1] - lift.shape[1]
-    found, total, going = images.clone(), a.new_zeros(len(images)), torch.arange(len(images), device=a.device)
+class _Points(NamedTuple):
+    """The points that trade, for all of a batch or for each of it."""
+
+    x: Tensor  # (P, N, D)
+    lift: Tensor  # (P, N, L)
+    weighted: Tensor  # (P, N, D + L) both, times a
+    t: Tensor  # (P, N, N) four times what each pair can trade
+    share: Tensor  # (P, N, N) of the image of the first that this is
+    apart: Tensor  # (P, N, N) 8 t² |x_i - x_k|²
+    least: Tensor  # (P, 1)
+
+    @classmethod
+    def of(cls, x: Tensor, lift: Tensor, a: Tensor, least: Tensor) -> _Points:
+        t = torch.minimum(a[..., None], a[:, None])
+        apart = 8 * t.square() * torch.cdist(x, x).square()
+        share = t / a[..., None].clamp(min=torch.finfo(a.dtype).tiny)
+        return cls(x, lift, a[..., None] * torch.cat([x, lift], -1), 4 * t, share, apart, least[:, None])
+
+    def take(self, some: Tensor | slice) -> _Points:
+        return self if len(self.x) == 1 else _Points(*(z[some] for z in self))
+
+
+def _exchanged(points: _Points, images: Tensor, rounds: int) -> tuple[Tensor, Tensor]:
+    n, d, axes = points.x.shape[1], points.x.shape[2], images.shape[-1] - points.lift.shape[-1]
+    every = torch.arange(n, device=images.device)
+    found, total, going = images.clone(), images.new_zeros(len(images)), torch.arange(len(images), device=images.device)
     for _ in range(rounds):
         means = images[..., :axes]
-        gamma, size = weighted.mT @ means, means.square().sum(-1)
-        score = torch.cat([4 * (x @ gamma), lift.expand(len(images), -1, -1)], -1) @ images.mT
+        gamma, size = points.weighted[..., :d].mT @ means, means.square().sum(-1)
+        score = torch.cat([4 * (points.x @ gamma), points.lift.expand(len(images), -1, -1)], -1) @ images.mT
         score.sub_(score.diagonal(dim1=-2, dim2=-1)[..., None].clone())
         far = (means @ means.mT).mul_(-2).add_(size[:, None]).add_(size[..., None])
-        gain = (score + score.mT).mul_(t).addcmul_(apart, far)
+        gain = (score + score.mT).mul_(points.t).addcmul_(points.apart, far)
         best = gain.amax(-1)
-        worth = best > least
+        worth = best > points.least
         some = worth.any(-1).nonzero()[:, 0]
         if len(some) == 0:
             break
         if len(some) < len(images):  # the others have none left
             going, images, gamma, gain, best, worth = (z[some] for z in (going, images, gamma, gain, best, worth))
+            points = points.take(some)
         mate = every.repeat(len(images), 1)
         mate[worth] = gain[worth].argmax(-1)
         trade = worth & (mate.gather(1, mate) == every)
         alone, first = best.where(trade, 0).max(-1, keepdim=True)
         step = images.gather(1, mate[..., None].expand_as(images)) - images
-        step *= (t[every, mate] / (4 * a))[..., None]
+        step *= points.share.expand(len(images), -1, -1).gather(2, mate[..., None])
 
         many = step * trade[..., None]
-        moved = weighted.mT @ many[..., :axes]
-        together = (16 * gamma + 8 * moved).mul_(moved).sum((-2, -1)) + 4 * (
-            many[..., axes:] * (a[:, None] * lift)
-        ).sum((-2, -1))
+        moved = points.weighted.mT @ many
+        moved, carried = moved[:, :d, :axes], moved[:, d:, axes:].diagonal(dim1=1, dim2=2).sum(-1)
+        together = (16 * gamma + 8 * moved).mul_(moved).sum((-2, -1)) + 4 * carried
         one = trade & ((every == first) | (every == mate.gather(1, first)))
         images = images + torch.where((together > alone[:, 0])[:, None, None], many, step * one[..., None])
         found[going] = images

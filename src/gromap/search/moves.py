@@ -6,8 +6,9 @@ import torch
 from torch import Tensor
 
 from gromap._torch import norm
-from gromap.search.anneal import Cooled, SmallPair
+from gromap.search.anneal import SmallPair
 from gromap.search.budget import SearchBudget
+from gromap.search.small import Cooled
 
 
 def shaken(
@@ -30,13 +31,13 @@ def kicked(
     (count, D, E), (count, M), (count,)"""
     parents, share = _turns(found, count, budget.kicks)
     at = found.gamma.new_full((len(found.gamma),), eps)
-    images, n = pair.images(found.gamma, found.g, at, budget)[parents], len(pair.a)
+    images, n = pair.clouds.images(found.gamma, found.g, at, budget)[parents], len(pair.a)
     size = (share[:, None] * n).round().long().clamp(min=2)
     order, place = torch.rand(count, n, generator=generator).argsort(1), torch.arange(n)
     after = order.gather(1, torch.where(place < size, (place + 1) % size, place))
     source = torch.empty_like(order).scatter_(1, order, after).to(images.device)
-    images, _ = pair.traded(images.gather(1, source[..., None].expand_as(images)), budget)
-    return pair.mapped(images), found.g[parents], parents
+    images, _ = pair.clouds.traded(images.gather(1, source[..., None].expand_as(images)), budget)
+    return pair.clouds.mapped(images), found.g[parents], parents
 
 
 def _turns(found: Cooled, count: int, shares: tuple[float, ...]) -> tuple[Tensor, Tensor]:

@@ -32,7 +32,7 @@ from torch import Tensor
 from gromap import _check, _options
 from gromap._solution import Interrupted, State
 from gromap.geometry.measure import own_generator
-from gromap.search.anneal import Cooled, SmallPair
+from gromap.search.anneal import SmallPair
 from gromap.search.bound import at_bound
 from gromap.search.budget import RelaxedBudget, SearchBudget
 from gromap.search.chirality import handedness
@@ -40,6 +40,7 @@ from gromap.search.hand import Hand, keep_hand, reflections, within
 from gromap.search.moves import kicked, shaken
 from gromap.search.proposals import paired, profile_scores, random_starts, sign_flips
 from gromap.search.relaxed import relaxed_start
+from gromap.search.small import Cooled
 from gromap.search.start_plan import start_plan
 from gromap.solvers.embedded import CntProblem
 from gromap.solvers.loop import alternate
@@ -256,7 +257,7 @@ def known_starts(pair: SmallPair, budget: SearchBudget, rows: Tensor | None = No
         cost = pair.problem.fused.cost().to(alike)
         mean = float(pair.a @ cost @ pair.b)
         alike = torch.cat([alike, torch.stack([-cost / max(blur * mean, 1e-30) for blur in budget.blurs])])
-    known = torch.cat([zero, pair.matched(alike, budget.sinkhorn_steps, budget.marginal_tol)])
+    known = torch.cat([zero, pair.clouds.matched(alike, budget.sinkhorn_steps, budget.marginal_tol)])
     return known if rows is None else torch.cat([known, pair.units(rows)])
 
 
@@ -285,7 +286,7 @@ def _look(
         middle = budget.heat * min(budget.heats[0], pair.critical)
         heats = [budget.heats[1], *[middle] * len(known), *[0.0] * len(known)]
         starts, hot = torch.cat([starts, others]), torch.cat([hot, hot.new_tensor(heats)])
-        g = torch.cat([g, pair.copy_potential.expand(len(others), -1)])
+        g = torch.cat([g, pair.clouds.copy_potential.expand(len(others), -1)])
     found = pair.ranked(pair.cool(starts, hot, cold, budget, g), cold, budget, budget.kept)
     found = found.take(slice(int((found.value <= within(found.value, gap)).sum())))
     count = minima.count[pair.nearest(found.gamma, pair.units(minima.gamma))]
