@@ -1,10 +1,13 @@
-"""Collections of shapes: seconds a pair, and the share of pairs that `nearest` solves.
+"""Collections of shapes: seconds a pair, alone and in batches, and the share of pairs that
+`nearest` solves.
 
     OMP_NUM_THREADS=1 python benchmarks/collection.py pairs --shapes 60 --points 200 --seconds 120
     OMP_NUM_THREADS=1 python benchmarks/collection.py nearest --shapes 100 --points 60 --k 5
+    PYTHONPATH=src python benchmarks/collection.py many --shapes 46 --device cuda --alone 20
 
-`pairs` stops after so many seconds, and says how many pairs they were for. With --check, `nearest`
-solves all other pairs too, and compares its neighbors with those of the whole matrix.
+`pairs` stops after so many seconds, and says how many pairs they were for. With --check,
+`nearest` solves all other pairs too, and compares its neighbors with those of the whole matrix.
+`many` takes all pairs in batches, and some of them one by one.
 """
 
 from __future__ import annotations
@@ -12,7 +15,9 @@ from __future__ import annotations
 import argparse
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -63,6 +68,26 @@ def pairs(clouds: list[np.ndarray], seconds: float, jobs: int) -> None:
     print(f"{len(clouds)} embeddings and self terms in {seen[len(clouds) - 1].seconds:.1f} s")
 
 
+def many(clouds: list[np.ndarray], device: str, alone: int) -> None:
+    spaces = [gromap.Space(np.float32(z), device=device) for z in clouds]
+    found = [(x, y) for k, x in enumerate(spaces) for y in spaces[:k]]
+    few = [found[k] for k in np.random.default_rng(0).permutation(len(found))[:alone]]
+    gromap.solve_many(few)  # compiles kernels, and embeds the spaces
+
+    def timed(work: Callable[[], list[Any]]) -> tuple[list[Any], float]:
+        begin = time.perf_counter()
+        return work(), time.perf_counter() - begin
+
+    matches, took = timed(lambda: gromap.solve_many(found))
+    print(f"{len(found)} pairs in batches: {took:.1f} s, {1e3 * took / len(found):.2f} ms a pair")
+    single, took = timed(lambda: [gromap.solve(x, y) for x, y in few])
+    print(f"{len(few)} of them alone: {1e3 * took / len(few):.0f} ms a pair")
+    value = {(id(x), id(y)): match.value for (x, y), match in zip(found, matches, strict=True)}
+    gap = 100 * np.array([value[id(x), id(y)] / sol.value - 1 for (x, y), sol in zip(few, single, strict=True)])
+    print(f"values in batches over those alone: {gap.min():+.2f} to {gap.max():+.2f} %, median {np.median(gap):+.3f} %")
+    print(f"more than 0.1 % higher: {(gap > 0.1).sum()}, lower: {(gap < -0.1).sum()}")
+
+
 def neighbors(clouds: list[np.ndarray], k: int, jobs: int, check: bool) -> None:
     begin = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
@@ -81,17 +106,21 @@ def neighbors(clouds: list[np.ndarray], k: int, jobs: int, check: bool) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["pairs", "nearest"])
+    parser.add_argument("what", choices=["pairs", "nearest", "many"])
     parser.add_argument("--shapes", type=int, default=60)
     parser.add_argument("--points", type=int, default=200)
     parser.add_argument("--seconds", type=float, default=120.0)
     parser.add_argument("--k", type=int, default=5)
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--check", action="store_true")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--alone", type=int, default=20)
     args = parser.parse_args()
     clouds = shapes(args.shapes, args.points)
     if args.what == "pairs":
         pairs(clouds, args.seconds, args.jobs)
+    elif args.what == "many":
+        many(clouds, args.device, args.alone)
     else:
         neighbors(clouds, args.k, args.jobs, args.check)
 

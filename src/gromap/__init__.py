@@ -13,6 +13,7 @@ from gromap.geometry.indexed_costs import Precomputed, Tree
 from gromap.learn.barycenter import barycenter
 from gromap.learn.flows import Flow, FlowInterrupted, FlowStatus, gradient_flow
 from gromap.learn.losses import GromovLoss, gw_loss
+from gromap.learn.many import Match, solve_many
 from gromap.learn.nearest import Neighbors, nearest
 from gromap.learn.pairwise import pairwise
 from gromap.search.budget import SearchBudget
@@ -61,6 +62,7 @@ __all__ = [
     "Loop",
     "LowRankCostGW",
     "LowRankGW",
+    "Match",
     "Multiscale",
     "Neighbors",
     "Nystrom",
@@ -91,4 +93,5 @@ __all__ = [
     "nearest",
     "pairwise",
     "solve",
+    "solve_many",
 ]

@@ -21,7 +21,7 @@ class Event(NamedTuple):
     'step 3 of at most 100, energy 0.012300, misplaced 2.0e-03, 0.5 s'
     """
 
-    stage: str  # "solve", "flow", "pairwise", "mesh"
+    stage: str  # "solve", "flow", "pairwise", "many", "mesh"
     step: int  # counted from 1
     total: int  # at most
     seconds: float = math.nan  # since the stage began

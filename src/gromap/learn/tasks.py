@@ -20,8 +20,11 @@ import numpy as np
 from torch import Tensor
 
 from gromap import _check
+from gromap._pair import Pair
 from gromap._solve import solve
 from gromap._space import Space
+from gromap.search.batch import MOST_POINTS, is_small, match_batch
+from gromap.search.search import Search
 
 TASK_SECONDS = 0.5  # of one chunk of pairs: far above what it costs to send one, and little to lose
 MOST_PAIRS = 1000  # of a chunk
@@ -69,14 +72,37 @@ def match_pair(x: Space, y: Space, own: bool, options: Options) -> tuple[float, 
 
 
 def match_chunk(spaces: Shared | Packed, pairs: Sequence[tuple[int, int]], options: Options) -> Chunk:
-    """All of these pairs, whatever becomes of one of them."""
+    """All of these pairs, whatever becomes of one of them; on a GPU small ones as one batch."""
     begin, results = time.perf_counter(), list[Result]()
+    known = _batch(spaces, pairs, options)
     for i, j in pairs:
+        if (i, j) in known:
+            results.append(Result(i, j, *known[i, j]))
+            continue
         try:
             results.append(Result(i, j, *match_pair(spaces[i], spaces[j], i == j, options)))
         except Exception as error:
             results.append(Result(i, j, np.nan, False, reason_of(error)))
     return Chunk(results, time.perf_counter() - begin)
+
+
+def _batch(
+    spaces: Shared | Packed, pairs: Sequence[tuple[int, int]], options: Options
+) -> dict[tuple[int, int], tuple[float, bool]]:
+    """The values of pairs that are solved as one batch, and whether they converged; of none where
+    something fails, which is then told of the pair whose fault it is. On a CPU the digits of a pair
+    would depend on those beside it, for little time."""
+    search: Any = Search() if isinstance(options.init, str) and options.init == "auto" else options.init
+    plain = options.method in ("auto", "cnt") and options.tol is None
+    if not plain or not isinstance(search, Search) or search.chirality or spaces[pairs[0][0]].device.type != "cuda":
+        return {}
+    try:
+        given = {(i, j): Pair(spaces[i], spaces[j], options.eps, seed=options.seed) for i, j in pairs if i != j}
+        small = {key: pair for key, pair in given.items() if is_small(pair)}
+        ends = match_batch(list(small.values()), search)
+    except Exception:
+        return {}
+    return {key: (end.value, end.converged) for key, end in zip(small, ends, strict=True) if end is not None}
 
 
 def embed_space(k: int, space: Space) -> tuple[int, dict[str, Any], str]:
@@ -101,7 +127,7 @@ class Runner:
 
     def __init__(self, n_jobs: int | None, here: bool):
         """here: tasks stay in this process, one after another, as on a GPU."""
-        self.n_jobs, self.joblib, self.pace = n_jobs, None, 0.0
+        self.n_jobs, self.joblib, self.pace, self.here = n_jobs, None, 0.0, here
         if not here and (n_jobs not in (None, 1) or find_spec("joblib")):
             self.joblib = _check.extra("joblib", "cluster")
 
@@ -127,15 +153,17 @@ class Runner:
             yield from parallel(calls)
 
     def match(self, spaces: Shared, pairs: Sequence[tuple[int, int]], options: Options) -> Generator[Result]:
-        """All pairs, in chunks that grow to some tenths of a second where several run at a time."""
+        """All pairs, in chunks that grow to some tenths of a second where several run at a time, or
+        that are batches."""
         alone = self.workers == 1
+        together = self.here and all(s is None or len(s) <= MOST_POINTS for s in spaces.spaces)
 
         def tasks() -> Iterator[tuple[Shared, Sequence[tuple[int, int]], Options]]:
             at = 0
             while at < len(pairs):
                 fair = -(-(len(pairs) - at) // (2 * self.workers))  # so that all workers end at a time
                 size = 1 if alone or not self.pace else int(TASK_SECONDS / self.pace)
-                size = max(1, min(size, fair, MOST_PAIRS))
+                size = MOST_PAIRS if together else max(1, min(size, fair, MOST_PAIRS))
                 yield spaces, pairs[at : at + size], options
                 at += size
 

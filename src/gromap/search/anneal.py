@@ -29,16 +29,20 @@ PART_ENTRIES = 1 << 15  # of the plans of a batch from which a second thread pay
 
 
 class Cooling:
-    """Starts between some clouds, from temperatures of their own."""
+    """Starts between some clouds, from temperatures of their own.
 
-    def __init__(self, clouds: Clouds):
-        self.clouds = clouds
+    repeats: whether batches of the same size come again, so that their steps are worth a CUDA
+    graph.
+    """
+
+    def __init__(self, clouds: Clouds, repeats: bool):
+        self.clouds, self.repeats = clouds, repeats
         self._graphs: dict[tuple[int, SearchBudget], Callable[[State], State]] = {}
 
     @property
     def fused(self) -> bool:
         """Whether a batch of starts takes about as long as one."""
-        return fused_for(self.clouds.x) and len(self.clouds.x) == 1
+        return fused_for(self.clouds.x) and self.repeats
 
     def cool(
         self, gamma: Tensor, hot: Tensor, eps: float | Tensor, budget: SearchBudget, g: Tensor | None = None
@@ -136,7 +140,7 @@ class SmallPair(Cooling):
         numbers = torch.tensor([[constant], [self.heat]], dtype=torch.float64, device=self.x.device)
         lift, features = self._lifted(nx, ny)
         x, y, lift, features, a, b = (z[None] for z in (self.x, self.y, lift, features, self.a, self.b))
-        super().__init__(Clouds.of(x, y, lift, features, a, b, numbers[0], numbers[1].to(dtype)))
+        super().__init__(Clouds.of(x, y, lift, features, a, b, numbers[0], numbers[1].to(dtype)), repeats=True)
         sx, sy = ((w.double() @ z.double().square()).sqrt() for z, w in ((self.x, self.a), (self.y, self.b)))
         self.spread = sx, sy  # along each axis
         self.critical = 16 * float(sx.max() * sy.max()) ** 2 / max(self.heat, 1e-300)

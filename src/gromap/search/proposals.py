@@ -46,14 +46,17 @@ def random_starts(sx: Tensor, sy: Tensor, count: int, seed: int) -> Tensor:
 def profile_scores(x: Tensor, y: Tensor, a: Tensor, b: Tensor, blurs: Sequence[float]) -> Tensor:
     """How alike the costs of two points to all others are, sorted, in nats at some temperatures
     over the mean gap: Mémoli's third lower bound matches points by them.  (len(blurs), N, M)"""
-    gap = torch.cdist(_profiles(x, a), _profiles(y, b)).square()
+    gap = torch.cdist(profiles(x, a), profiles(y, b)).square()
     mean = float(a @ gap @ b)
     return torch.stack([-gap / max(blur * mean, 1e-30) for blur in blurs])
 
 
-def _profiles(x: Tensor, a: Tensor) -> Tensor:
-    """Quantiles of the costs between each point and all others.  (N, QUANTILES)"""
-    cost, order = torch.cdist(x, x).square().sort(-1)
-    mass = a[order].cumsum(-1).contiguous()
-    levels = ((torch.arange(QUANTILES, device=x.device) + 0.5) / QUANTILES).to(x).expand(len(x), -1).contiguous()
-    return cost.gather(1, torch.searchsorted(mass, levels).clamp_(max=len(x) - 1))
+def profiles(x: Tensor, a: Tensor) -> Tensor:
+    """Quantiles of the costs between each point and all others; of batches of clouds too, which
+    points without mass fill up.  (..., N, QUANTILES)"""
+    cost = torch.cdist(x, x).square().masked_fill((a == 0)[..., None, :], torch.inf)
+    cost, order = cost.sort(-1)
+    mass = a[..., None, :].expand_as(cost).gather(-1, order).cumsum(-1)
+    levels = ((torch.arange(QUANTILES, device=x.device) + 0.5) / QUANTILES).to(x).expand(*x.shape[:-1], -1)
+    last = (a > 0).sum(-1)[..., None, None] - 1
+    return cost.gather(-1, torch.minimum(torch.searchsorted(mass, levels.contiguous()), last))
