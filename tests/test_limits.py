@@ -10,7 +10,7 @@ import torch
 import gromap
 from gromap import CntGW, Interrupted, Loop, Multiscale, Sinkhorn, solve
 from gromap._pair import Pair
-from gromap.search.anneal import SmallPair
+from gromap.search.small import Clouds
 from gromap.solvers import embedded, loop
 from tests.conftest import cloud
 
@@ -182,7 +182,7 @@ def test_ctrl_c_leaves_the_best_state(method):
 
 def test_ctrl_c_during_the_search(monkeypatch):
     x, y = surface(500, 0), surface(480, 1)
-    real, calls = SmallPair.step, []
+    real, calls = Clouds.step, []
 
     def press(*args, **options):
         calls.append(0)
@@ -190,7 +190,7 @@ def test_ctrl_c_during_the_search(monkeypatch):
             raise KeyboardInterrupt
         return real(*args, **options)
 
-    monkeypatch.setattr(SmallPair, "step", press)
+    monkeypatch.setattr(Clouds, "step", press)
     with pytest.raises(Interrupted) as caught:
         solve(x, y)
     monkeypatch.undo()
