@@ -1,4 +1,4 @@
-"""The conditional gradient of POT, plan for plan; vertices for CNT costs."""
+"""The conditional gradient of POT, plan for plan, fused too; vertices for CNT costs."""
 
 from __future__ import annotations
 
@@ -53,3 +53,24 @@ def test_without_pot_it_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "ot", None)
     with pytest.raises(ImportError, match=r"pip install 'gromap\[pot\]'"):
         solve(*spaces(), method="conditional-gradient")
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.4, 1.0])
+def test_the_fused_plan_of_pot(alpha):
+    cx, cy, a, b = matrices()
+    rng = np.random.default_rng(2)
+    F, G = rng.normal(size=(len(a), 2)), rng.normal(size=(len(b), 2))
+    pi, log = ot.gromov.fused_gromov_wasserstein(ot.dist(F, G), cx, cy, a, b, alpha=alpha, log=True)
+    how = {"scale": None, "features": (F, G), "alpha": alpha, "tol": 1e-12}
+    sol = solve(*spaces(), method="conditional-gradient", init="zero", **how)
+    np.testing.assert_allclose(sol.plan.dense(), pi, atol=1e-12)
+    value = alpha * sol.value_gw + (1 - alpha) * sol.value_features
+    assert value == pytest.approx(log["fgw_dist"], rel=1e-8)
+    assert sol.history["energy"][-1] == pytest.approx(value, rel=1e-9)
+    sharp = solve(*spaces(), sharpen=True, epsilon=0.01, **how)
+    assert alpha * sharp.value_gw + (1 - alpha) * sharp.value_features <= 1.01 * value
+
+
+def test_marginals_that_are_not_fixed_are_refused():
+    with pytest.raises(ValueError, match="keeps both marginals"):
+        solve(*spaces(), method="conditional-gradient", reach=0.1)

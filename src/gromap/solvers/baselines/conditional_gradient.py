@@ -1,11 +1,12 @@
 """ConditionalGradientGW (Frank-Wolfe; Titouan et al. 2019): unregularized couplings, by exact
 optimal transport.
 
-    π'      = argmin_π <∇L(π_t), π>
+    π'      = argmin_π <α ∇L(π_t) + (1 - α) C_F, π>
     π_{t+1} = (1 - τ) π_t + τ π'          τ minimizes a parabola over [0, 1]
 
 L is concave for CNT costs (Maron & Lipman 2018): then τ = 1, and plans are vertices of the polytope
-of couplings. The linear program is solved on the CPU by the network simplex of POT.
+of couplings. Without features α = 1. The linear program is solved on the CPU by the network simplex
+of POT.
 """
 
 from __future__ import annotations
@@ -59,10 +60,10 @@ class ConditionalGradientGW(SolverDefaults):
     """Conditional gradient: sharp couplings for any pair of costs, by exact optimal transport
     (pip install 'gromap[pot]').
 
-    What is minimized is L(π) = `Solution.value_gw`, without entropy: `epsilon` only serves the
-    search for a start, and `value`, which adds ε KL(π | α⊗β) as for every method. Time O(N³) per
-    step, on the CPU, memory O((N + M)²): up to a few thousand points, and as the last step after
-    another method, with `init=solution`.
+    What is minimized is L(π) = `Solution.value_gw`, with features α L(π) + (1 - α) <C_F, π>,
+    without entropy: `epsilon` only serves the search for a start, and `value`, which adds
+    ε KL(π | a⊗b) as for every method. Time O(N³) per step, on the CPU, memory O((N + M)²): up to a
+    few thousand points, and as the last step after another method, with `init=solution`.
 
     >>> import numpy as np, gromap
     >>> X = np.random.default_rng(0).normal(size=(40, 2)) * [2, 1]
@@ -76,10 +77,18 @@ class ConditionalGradientGW(SolverDefaults):
     name = "conditional-gradient"
     memory_advice = "use method='cnt' with a small epsilon, which is linear in memory."
 
+    def check(self, pair: Pair) -> None:
+        """Any cost and features will do, between fixed marginals."""
+        if pair.relaxed:
+            raise ValueError(
+                f"method {self.name!r} keeps both marginals, and knows neither reach= nor mass=: use 'cnt', "
+                "'multiscale' or 'kernel'."
+            )
+
     def memory(self, pair: Pair) -> int:
         """Bytes that a solve takes at most, about: quadratic in the points, in float64 for the
         linear program."""
-        return dense_memory(pair, plans=13, itemsize=8)
+        return dense_memory(pair, plans=13 if pair.fused is None else 15, itemsize=8)
 
     def problem(self, pair: Pair) -> ConditionalGradientProblem:
         return ConditionalGradientProblem(KernelProblem(pair, centered=False))
@@ -92,6 +101,9 @@ class ConditionalGradientProblem(WrappedProblem[KernelProblem], Stepping):
     def __init__(self, base: KernelProblem):
         super().__init__(base)
         self.emd = _check.extra("ot", "pot", "POT").emd
+        fused = base.pair.fused
+        self.alpha = 1.0 if fused is None else fused.alpha
+        self.linear = base.a.new_zeros(()) if fused is None else (1 - fused.alpha) * fused.cost()
 
     def start(self, gamma: Tensor, plan: Plan | None = None) -> Coupling:
         operator = self.base.start(gamma)
@@ -104,15 +116,20 @@ class ConditionalGradientProblem(WrappedProblem[KernelProblem], Stepping):
         begin, base, at = time.perf_counter(), self.base, gamma.operator
         for step in itertools.count(1):
             assert at.pi is not None
-            cost = -16 * at.image
+            cost = self.cost(at)
             pi, g = self.transport(cost)
             far = base.operator(pi)
-            bend = -8 * float(base.distance2(at, far))
+            bend = -8 * self.alpha * float(base.distance2(at, far))
             share = line_search(float(total(cost * (pi - at.pi))), bend)
             at = _between(at, far, share)
-            energy = base.constant - 8 * float(at.norm2)
+            assert at.pi is not None
+            energy = self.alpha * (base.constant - 8 * float(at.norm2)) + float(total(self.linear * at.pi))
             seconds = time.perf_counter() - begin
             yield Event("solve", step, options.max_iter, seconds, energy, -(share**2) * bend, 0.0, 1), Coupling(at, g)
+
+    def cost(self, at: Operator) -> Tensor:
+        """The gradient of the energy, but for terms of one side alone.  (N, M)"""
+        return self.linear - 16 * self.alpha * at.image
 
     def transport(self, cost: Tensor) -> tuple[Tensor, Tensor]:
         """An optimal coupling, and the potential of Y."""
@@ -129,7 +146,7 @@ class ConditionalGradientProblem(WrappedProblem[KernelProblem], Stepping):
         assert at.pi is not None
         alive = at.pi > 0
         ratio = torch.where(alive, at.pi.log() - self.log_a[:, None] - self.log_b, ZERO)
-        cost = -16 * at.image
+        cost = self.cost(at)
         f = (cost - g).masked_fill(self.b == 0, torch.inf).amin(1)
         _send(ratio, cost - g, self.a == 0, self.b == 0)
         _send(ratio.mT, cost.mT - f, self.b == 0, self.a == 0)
@@ -141,6 +158,10 @@ class ConditionalGradientProblem(WrappedProblem[KernelProblem], Stepping):
     def evaluate(self, gamma: Coupling, plan: Plan) -> tuple[float, float]:
         """L(π) and KL(π | α⊗β) for any plan, from the cost matrices themselves."""
         return self.base.evaluate(gamma.operator, plan)
+
+    def feature_value(self, plan: Plan) -> float:
+        fused = self.base.pair.fused
+        return 0.0 if fused is None else fused.mean(plan)
 
 
 def _send(ratio: Tensor, cost: Tensor, empty: Tensor, closed: Tensor) -> None:
