@@ -24,7 +24,7 @@ ROOMS = [  # from the ground up; rooms of one line do not know each other
     ["_solve"],
     ["learn"],
     ["mesh"],
-    ["datasets", "report", "pot"],
+    ["datasets", "report", "pot", "sklearn"],
     ["gromap"],  # the package itself: what `import gromap` gives
     ["demo", "bench"],
     ["cli"],

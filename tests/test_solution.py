@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ import torch
 from safetensors.numpy import save_file
 
 import gromap
-from gromap import solve
+from gromap import Custom, solve
 
 
 @pytest.fixture(params=["cnt", "kernel"])
@@ -215,3 +216,12 @@ def test_files_of_older_versions_load():
     assert "minima" in repr(old)
     land = gromap.Landscape.load(DATA / "landscape_v1.safetensors")
     assert len(land) >= 1
+
+
+@pytest.mark.parametrize("method", ["cnt", "kernel"])
+def test_a_solution_can_be_pickled(pair, method):
+    x, y, a, b = pair
+    sol = solve(x, y, a, b, cost="sqeuclidean" if method == "cnt" else Custom(torch.cdist), epsilon=0.1, method=method)
+    again = pickle.loads(pickle.dumps(sol))
+    np.testing.assert_array_equal(again.gamma, sol.gamma)
+    np.testing.assert_array_equal(again.map(), sol.map())

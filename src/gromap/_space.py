@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -256,7 +256,8 @@ class Space:
 
     def side(self) -> Tensor | Callable[[], Tensor]:
         """The coordinates, or how to find them where they take an embedding."""
-        return self.coordinates if isinstance(self.cost, Radial) or self.is_embedded else lambda: self.coordinates
+        known = isinstance(self.cost, Radial) or self.is_embedded
+        return self.coordinates if known else partial(getattr, self, "coordinates")
 
     @cached_property
     def negative_mass(self) -> float:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import torch
@@ -146,7 +147,7 @@ def _solution(pair: Pair, solver: Solver, problem: Problem, outcome: Outcome, pl
         history=_history(outcome.events),
         stats=_stats(pair, solver, problem, outcome),
         sides=(pair.x.side(), pair.y.side()),
-        find_gamma=None if pair.is_embedded else lambda: map_of_plan(plan, pair).to(pair.dtype),
+        find_gamma=None if pair.is_embedded else partial(_gamma, plan, pair),
     )
     least = min(solution.matched(0), solution.matched(1)) if problem.relaxed and pair.most is None else 1.0
     if least < LITTLE:
@@ -155,6 +156,10 @@ def _solution(pair: Pair, solver: Solver, problem: Problem, outcome: Outcome, pl
             "Pass a larger reach, or mass=."
         )
     return solution
+
+
+def _gamma(plan: Plan, pair: Pair) -> Tensor:
+    return map_of_plan(plan, pair).to(pair.dtype)
 
 
 def _history(events: list[Event]) -> dict[str, np.ndarray]:
