@@ -14,6 +14,7 @@ ROOT = Path(gromap.__file__).parent
 ROOMS = [  # from the ground up; rooms of one line do not know each other
     ["_options", "_stored", "_torch"],
     ["_check", "_files", "_progress", "_stats", "_threads"],
+    ["_cells"],
     ["transport"],
     ["geometry"],
     ["_plan", "_space"],
@@ -24,7 +25,7 @@ ROOMS = [  # from the ground up; rooms of one line do not know each other
     ["_solve"],
     ["learn"],
     ["mesh"],
-    ["datasets", "report", "pot", "sklearn"],
+    ["datasets", "report", "pot", "sklearn", "anndata"],
     ["gromap"],  # the package itself: what `import gromap` gives
     ["demo", "bench"],
     ["cli"],

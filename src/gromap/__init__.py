@@ -9,6 +9,7 @@ from gromap._space import Space
 from gromap._stats import Stats
 from gromap.geometry.costs import Cost, Custom, Exponential, Gaussian, Hyperbolic, Power, Radial, Spherical
 from gromap.geometry.embedding import KernelPCA, Nystrom
+from gromap.geometry.graphs import neighbor_graph
 from gromap.geometry.indexed_costs import Precomputed, Tree
 from gromap.learn.barycenter import barycenter
 from gromap.learn.flows import Flow, FlowInterrupted, FlowStatus, gradient_flow
@@ -91,6 +92,7 @@ __all__ = [
     "load",
     "mesh",
     "nearest",
+    "neighbor_graph",
     "pairwise",
     "solve",
     "solve_many",

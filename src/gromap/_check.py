@@ -230,14 +230,14 @@ def _check_finite_costs(t: Tensor, name: str) -> None:
             f"the lengths of shortest paths, scipy.sparse.csgraph.shortest_path({name}, directed=False)."
         )
     raise ValueError(
-        f"{found}: its points fall into {_sizes(sizes)} that no finite cost connects. Match them one by one, as "
-        f"{name}[np.ix_(part, part)] with part = np.flatnonzero(labels == 0) and so on, where labels = "
+        f"{found}: its points fall into {component_sizes(sizes)} that no finite cost connects. Match them one by one, "
+        f"as {name}[np.ix_(part, part)] with part = np.flatnonzero(labels == 0) and so on, where labels = "
         f"scipy.sparse.csgraph.connected_components(np.isfinite({name}))[1]; or bridge them by a finite cost, for "
         f"instance {name} = np.where(np.isfinite({name}), {name}, 1.5 * {name}[np.isfinite({name})].max())."
     )
 
 
-def _sizes(sizes: np.ndarray) -> str:
+def component_sizes(sizes: np.ndarray) -> str:
     """ "3 components of 20, 9 and 5 points", and of many the largest."""
     ordered = [str(size) for size in np.sort(sizes)[::-1]]
     which = "" if len(ordered) <= 6 else ", the largest"

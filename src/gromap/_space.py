@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from gromap import _check, _options
+from gromap import _cells, _check, _options
 from gromap._progress import Event
 from gromap._threads import one_thread
+from gromap.geometry import graphs
 from gromap.geometry.cost_check import bad_cost, check_cost
 from gromap.geometry.cost_sums import BadCostError
 from gromap.geometry.costs import Cost, Radial, as_cost
@@ -184,6 +185,81 @@ class Space:
         space = cls(made.points.astype(points.dtype), weights, dim=dim, seed=seed, device=device, name=name)
         space.mesh_embedding, space.vertices = made, torch.as_tensor(points, device=space.device)
         return space._with_mesh(mesh)
+
+    @classmethod
+    def from_graph(
+        cls,
+        graph: Any,
+        a: Any = None,
+        *,
+        kind: str = "paths",
+        weight: str | None = "weight",
+        time: float = graphs.TIME,
+        dim: int | float | str = "auto",
+        seed: int = 0,
+        device: torch.device | str | None = None,
+        name: str = "the graph",
+    ) -> Space:
+        """The space of the nodes of a graph of networkx or igraph, in their order; or of a square
+        matrix of the weights of its edges, sparse or not, in which 0 is no edge.
+
+        kind: "paths", lengths of shortest paths, all in one matrix; "heat", squared distances
+        K_ii + K_jj - 2 K_ij of the heat kernel K = exp(-t L) of the normalized Laplacian; or
+        "diffusion", distances between walks of t lazy steps.
+        weight: the attribute of edges that is their length for "paths", and how alike their ends
+        are for the others, 1 where there is none; None counts each edge as 1.
+        time: t of "heat" and "diffusion", which both see farther where it is larger.
+
+        >>> import numpy as np, gromap
+        >>> ring = np.roll(np.eye(6), 1, axis=1) + np.roll(np.eye(6), -1, axis=1)
+        >>> gromap.Space.from_graph(ring).cost.matrix[0].tolist()
+        [0.0, 1.0, 2.0, 3.0, 2.0, 1.0]
+        """
+        edges = graphs.adjacency(graph, weight)
+        graphs.check_connected(edges)
+        how: dict[str, Any] = {"dim": dim, "seed": seed, "device": device, "name": name}
+        if _check.choice(kind, graphs.KINDS, "kind") == "paths":
+            return cls(graphs.path_lengths(edges), a, cost="precomputed", **how)
+        points = graphs.walk_points(edges, kind, _check.positive(time, "time"), _options.seed(seed))
+        return cls(points, a, cost="sqeuclidean" if kind == "heat" else "euclidean", **how)
+
+    @classmethod
+    def from_anndata(
+        cls,
+        adata: Any,
+        a: Any = None,
+        *,
+        use_rep: str | None = None,
+        graph: int | str | None = None,
+        metric: str = "euclidean",
+        kind: str = "paths",
+        cost: Any = "euclidean",
+        dim: int | float | str = "auto",
+        seed: int = 0,
+        device: torch.device | str | None = None,
+    ) -> Space:
+        """The space of the cells of an AnnData.
+
+        a: weights, or the name of a column of `obs`.
+        use_rep: a key of `obsm`, or "X"; None takes "X_pca" where it is there, else X.
+        graph: None takes `cost` between these points; a number joins each cell to so many nearest
+        ones by `metric` ("euclidean", "cosine", "correlation"); a key of `obsp`, such as
+        "connectivities", is a graph already. Paths count edges; `kind` as in `from_graph`.
+
+        >>> import numpy as np, anndata, gromap
+        >>> cells = anndata.AnnData(np.random.default_rng(0).normal(size=(60, 8)))
+        >>> gromap.Space.from_anndata(cells, graph=10, metric="correlation", dim=5)
+        Space(60 points, Precomputed, 5 axes)
+        """
+        weights = _cells.weights(adata, a)
+        how: dict[str, Any] = {"dim": dim, "seed": seed, "device": device, "name": "the cells"}
+        if graph is None:
+            return cls(_cells.representation(adata, use_rep), weights, cost=cost, **how)
+        if isinstance(graph, str):
+            edges = _cells.stored_graph(adata, graph)
+        else:
+            edges = graphs.neighbor_graph(_cells.representation(adata, use_rep), graph, metric=metric)
+        return cls.from_graph(edges, weights, kind=kind, weight=None if kind == "paths" else "weight", **how)
 
     def _with_mesh(self, mesh: Mesh) -> Space:
         """This space, which knows its mesh and the outside of it."""
