@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 import scipy.sparse
 import torch
 from safetensors.numpy import save_file
+from scipy.sparse.linalg import aslinearoperator, svds
 
 import gromap
 from gromap import Custom, solve
@@ -33,6 +35,20 @@ def test_lazy_products_equal_the_dense_plan(sol):
     want = np.abs(pi.sum(1) - sol.plan.a.numpy()).sum() + np.abs(pi.sum(0) - sol.plan.b.numpy()).sum()
     assert sol.plan.marginal_error == pytest.approx(want, abs=1e-12)
     assert "40 x 31" in repr(sol.plan)
+
+
+@pytest.mark.parametrize("torched", [False, True])
+def test_scipy_takes_a_plan_as_an_operator(sol, torched):
+    plan, pi, rng = replace(sol.plan, numpy=not torched), np.asarray(sol.plan), np.random.default_rng(0)
+    operator = aslinearoperator(plan)
+    assert (operator.shape, operator.dtype) == ((40, 31), np.float64)
+    for one in (operator, plan):
+        np.testing.assert_allclose(one.matvec(np.arange(31)), pi @ np.arange(31), atol=1e-15)
+        np.testing.assert_allclose(one.rmatvec(np.arange(40)), np.arange(40) @ pi, atol=1e-15)
+        w, v = rng.normal(size=(31, 2)), rng.normal(size=(40, 3))
+        np.testing.assert_allclose(one.matmat(w), pi @ w, atol=1e-15)
+        np.testing.assert_allclose(one.rmatmat(v), pi.T @ v, atol=1e-15)
+    np.testing.assert_allclose(np.sort(svds(operator, k=4)[1]), np.linalg.svd(pi)[1][3::-1])
 
 
 def test_push_and_pull_are_conditional_means(sol):

@@ -73,6 +73,30 @@ class Plan:
         flat, tail = self._values(w)
         return self._out(self.score.apply(self.u, self.v, flat), tail)
 
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Of the entries, as numpy calls it."""
+        return np.dtype(str(self.u.dtype).removeprefix("torch."))
+
+    def matvec(self, x: Any) -> np.ndarray:
+        """π x for arrays of numpy, (M,) or (M, w): what scipy's `aslinearoperator(plan)` asks for,
+        with `rmatvec`.
+
+        >>> import numpy as np, gromap
+        >>> from scipy.sparse.linalg import aslinearoperator, svds
+        >>> X = np.random.default_rng(0).normal(size=(60, 3))
+        >>> plan = gromap.solve(X, X[:40], epsilon=0.01).plan
+        >>> svds(aslinearoperator(plan), k=3)[0].shape
+        (60, 3)
+        """
+        return replace(self, numpy=True) @ np.asarray(x)
+
+    def rmatvec(self, x: Any) -> np.ndarray:
+        """πᵀ x, as `matvec`."""
+        return self.T.matvec(x)
+
+    matmat, rmatmat = matvec, rmatvec
+
     @cached_property
     def sums(self) -> tuple[Tensor, Tensor]:
         """Row and column sums, as tensors."""
