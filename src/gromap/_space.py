@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from copy import copy
 from dataclasses import replace
 from functools import cached_property, partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -141,7 +140,7 @@ class Space:
     @classmethod
     def from_mesh(
         cls,
-        mesh: Mesh | str | Path,
+        mesh: Any,
         a: Any = None,
         *,
         cost: Any = "geodesic",
@@ -150,8 +149,8 @@ class Space:
         device: torch.device | str | None = None,
         callback: Callable[[Event], Any] | None = None,
     ) -> Space:
-        """The space of a mesh, or of a mesh file, weighted by the areas of its vertices; the
-        points of a cloud count alike.
+        """The space of a mesh, of a mesh file, or of an object of trimesh, pyvista, open3d, meshio
+        or pyFM, weighted by the areas of its vertices; the points of a cloud count alike.
 
         cost: "geodesic", "heat", "exact", "diffusion" or "biharmonic" is the Euclidean distance
         between points of R^8 that stand for the vertices (`space.mesh_embedding` tells how well; it

@@ -19,13 +19,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from os import PathLike
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from gromap._files import replacing
 from gromap.mesh.formats import gltf, obj, plain, ply, vtk
 from gromap.mesh.mesh import Mesh
+from gromap.mesh.objects import mesh_of
 
 READERS: dict[str, Callable[[Path], Mesh]] = {
     ".ply": ply.read,
@@ -68,8 +71,9 @@ class MeshError(ValueError):
     is wrong, and the remedy."""
 
 
-def read_mesh(path: str | Path) -> Mesh:
-    """The mesh or cloud in a file, its vertices in the order and at the coordinates of the file.
+def read_mesh(path: Any) -> Mesh:
+    """The mesh or cloud in a file, its vertices in the order and at the coordinates of the file;
+    or that of an object of trimesh, pyvista, open3d, meshio or pyFM, or of a pair of arrays.
 
     >>> import tempfile, pathlib
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -77,6 +81,8 @@ def read_mesh(path: str | Path) -> Mesh:
     ...     read_mesh(write_mesh(face, pathlib.Path(folder) / "face.ply"))
     Mesh(3 vertices, 1 faces)
     """
+    if not isinstance(path, str | PathLike):
+        return _of_object(path)
     path = Path(path)
     if path.is_dir():
         raise IsADirectoryError(f"{path} is a folder: name a file in it.")
@@ -101,6 +107,19 @@ def read_mesh(path: str | Path) -> Mesh:
         raise MeshError(f"{path} cannot be read as {path.suffix.lower()}, {_short(why)}: {remedy}.") from error
     check(mesh, str(path))
     return replace(mesh, name=path.stem.encode("utf-8", "replace").decode())  # names of files may be any bytes
+
+
+def _of_object(thing: Any) -> Mesh:
+    kind = f"a {type(thing).__name__} of {type(thing).__module__.split('.')[0]}"
+    mesh = mesh_of(thing)
+    if mesh is None:
+        remedy = ", or its surface, as mesh.extract_surface()" if hasattr(thing, "extract_surface") else ""
+        raise TypeError(
+            "a mesh is a file, a gromap.mesh.Mesh, an object with vertices and faces, or a pair of arrays, got "
+            f"{kind}: pass Mesh(vertices, faces){remedy}."
+        )
+    check(mesh, kind)
+    return mesh
 
 
 def write_mesh(mesh: Mesh, path: str | Path, force: bool = False) -> Path:
