@@ -184,6 +184,10 @@ C = 1 - np.eye(4)
         (lambda: gw.gromov_wasserstein(C, C, np.ones(4)), "p has the sum 4: divide it"),
         (lambda: gw.gromov_wasserstein(C, C, loss_fun="l1"), "unknown loss_fun 'l1'"),
         (lambda: gw.fused_gromov_wasserstein(C[:3], C, C), "M must have one row per point"),
+        (lambda: gw.fused_gromov_wasserstein(C * np.nan, C, C), "M has NaN"),
+        (lambda: gw.gromov_wasserstein(C, C, G0=np.ones((4, 4))), "the sums of G0 miss p and q by 15"),
+        (lambda: gw.gromov_wasserstein(C, C, G0=np.ones((4, 3))), r"G0 has shape \(4, 3\), expected"),
+        (lambda: gw.entropic_gromov_wasserstein(C, C, epsilon=1e-30), "too small for torch.float64"),
         (lambda: gw.entropic_gromov_wasserstein(C, C, solver="BAPG"), "unknown solver"),
         (lambda: gw.entropic_fused_gromov_wasserstein(C, C, C, solver="PPA"), "knows no features"),
         (lambda: gw.entropic_gromov_wasserstein2(T4, T4, torch.full((4,), 0.25).requires_grad_()), "gradients for wei"),
@@ -196,6 +200,12 @@ C = 1 - np.eye(4)
 def test_what_is_not_served_says_so(call, message):
     with pytest.raises((ValueError, AttributeError), match=message):
         call()
+
+
+def test_epsilon_errors_tell_their_unit():
+    with pytest.raises(ValueError, match="epsilon") as caught:
+        gw.entropic_gromov_wasserstein(10 * C, 10 * C, epsilon=1e-30)
+    assert "by which epsilon = 1e-30 was divided" in caught.value.__notes__[0]
 
 
 def test_numpy_and_torch_do_not_mix():

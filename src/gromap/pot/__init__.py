@@ -259,6 +259,8 @@ def _sharp(problem: Problem, G0: Any, max_iter: float, tol: float, verbose: bool
     """By conditional gradient from G0; else from a search and from the product of the weights,
     whichever ends lower."""
     options: dict[str, Any] = problem.options() | {"max_iter": int(max_iter), "tol": tol, "progress": verbose}
+    if G0 is not None:
+        problem.check_coupling(G0)
     first = "zero" if G0 is None else G0
     found = [solve(*problem.spaces, epsilon=problem.blur, method="conditional-gradient", init=first, **options)]
     if G0 is None:
@@ -276,4 +278,9 @@ def _blurred(
     eps = _check.positive(epsilon, "epsilon") / problem.unit**2
     options: dict[str, Any] = problem.options() | {"max_iter": int(max_iter), "tol": tol, "progress": verbose}
     init = "auto" if G0 is None else G0
-    return Result(problem, solve(*problem.spaces, epsilon=eps, method=method, init=init, **options), False)
+    try:
+        return Result(problem, solve(*problem.spaces, epsilon=eps, method=method, init=init, **options), False)
+    except ValueError as error:
+        if str(error).startswith("epsilon"):
+            error.add_note(f"These are in units of {problem.unit**2:.3g}, by which epsilon = {epsilon:g} was divided.")
+        raise

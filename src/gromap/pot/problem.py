@@ -42,6 +42,9 @@ class Problem:
             kind = ("a tensor of torch", "an array of numpy")
             raise TypeError(f"C1 is {kind[numpy]} and {mixed[0]} is not: give all matrices and weights as one kind.")
         tensors = [None if z is None else _floating(z, name) for name, z in given]
+        for name, z in given[2:]:
+            if z is not None:
+                _check.tensor(z, name)
         for name, w in (("p", tensors[2]), ("q", tensors[3])):
             if w is not None and abs(float(w.detach().sum()) - 1) > OFF:
                 raise ValueError(f"{name} has the sum {float(w.detach().sum()):.4g}: divide it by its sum.")
@@ -63,6 +66,16 @@ class Problem:
             C2 = (0.5 * torch.log1p(_check.cost_matrix(C2, "C2").double() / TINY)).to(C2)
         p, q = (None if w is None else w.detach() for w in (self.p, self.q))
         return Space.from_costs(self.C1.detach(), p, name="C1"), Space.from_costs(C2, q, name="C2")
+
+    def check_coupling(self, G0: Any) -> None:
+        """Refuse a start whose sums are not the weights."""
+        T = _check.tensor(G0, "G0").double()
+        weights = [space.measure.weights.double() for space in self.spaces]
+        if T.shape != (len(self.C1), len(self.C2)):
+            raise ValueError(f"G0 has shape {tuple(T.shape)}, expected {(len(self.C1), len(self.C2))}.")
+        off = max(float((T.sum(1 - side) - w).abs().sum()) for side, w in enumerate(weights))
+        if off > OFF:
+            raise ValueError(f"the sums of G0 miss p and q by {off:.3g}: pass a coupling, such as np.outer(p, q).")
 
     def options(self) -> dict[str, Any]:
         """What `solve` takes so that costs are about one."""
