@@ -89,7 +89,7 @@ def test_import_needs_torch_numpy_and_scipy_alone():
 import sys
 class Wall:
     def find_spec(self, name, path=None, target=None):
-        walled = "matplotlib safetensors sklearn joblib trimesh typer rich pandas ot"
+        walled = "matplotlib safetensors sklearn joblib trimesh typer rich pandas ot anndata igraph pyvista"
         if name.split(".")[0] in walled.split():
             raise ImportError(f"gromap imported {name}")
 sys.meta_path.insert(0, Wall())

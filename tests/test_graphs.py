@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 import scipy.sparse
@@ -83,6 +85,24 @@ def test_large_graphs_keep_few_axes():
     L = np.eye(len(W)) - W / np.sqrt(np.outer(W.sum(1), W.sum(1)))
     K = expm(-40.0 * L)
     np.testing.assert_allclose(costs(space), K.diagonal()[:, None] + K.diagonal() - 2 * K, atol=0.02 * K.max())
+
+
+def test_what_few_axes_miss_is_told():
+    ring = nx.to_scipy_sparse_array(nx.cycle_graph(WHOLE_NODES + 100))
+    with pytest.warns(UserWarning, match=r"near nodes are too close: pass time=\d+ or more") as caught:
+        Space.from_graph(ring, kind="heat")
+    enough = float(str(caught[0].message).split("time=")[1].split()[0]) + 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        Space.from_graph(ring, kind="heat", time=enough)
+
+
+def test_parallel_edges():
+    graph = nx.MultiGraph(nx.path_graph(4))
+    graph.add_edge(0, 1)
+    with pytest.raises(ValueError, match="parallel edges"):
+        Space.from_graph(graph)
+    assert float(costs(Space.from_graph(graph, weight=None))[0, 3]) == 3
 
 
 def test_a_relabelled_graph_is_found_again():

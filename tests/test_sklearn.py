@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from importlib import import_module
+
 import numpy as np
 import pytest
 
@@ -97,3 +100,10 @@ def test_distances_cluster_and_classify():
 def test_a_cloud_that_is_none_is_named():
     with pytest.raises(ValueError, match="cloud 1"):
         GromovDistance().fit([np.eye(3), np.full((3, 2), np.nan)])
+
+
+def test_without_scikit_learn_it_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "sklearn.base", None)
+    monkeypatch.delitem(sys.modules, "gromap.sklearn")
+    with pytest.raises(ImportError, match=r"pip install 'gromap\[sklearn\]'"):
+        import_module("gromap.sklearn")

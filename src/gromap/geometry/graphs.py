@@ -11,6 +11,7 @@ Paths take a matrix of all pairs.
 
 from __future__ import annotations
 
+import math
 from importlib import import_module
 from typing import Any, cast
 
@@ -28,6 +29,7 @@ KINDS = ("paths", "heat", "diffusion")
 METRICS = ("euclidean", "cosine", "correlation")
 WHOLE_NODES = 512  # up to which all eigenvectors are taken
 AXES = 64  # eigenvectors of larger graphs
+CUT = 0.3  # share of the first axis from which the last one that is kept is missed no more
 TIME = 10.0  # how far heat and walks go, unless given
 TINY = 1e-300
 SKEW = 1e-6  # of the largest weight, that both directions of an edge may differ by
@@ -41,12 +43,17 @@ def adjacency(graph: Any, weight: str | None) -> Any:
     if hasattr(graph, "get_adjacency_sparse"):  # of igraph
         known = weight is not None and weight in graph.es.attributes()
         edges = graph.get_adjacency_sparse(attribute=weight if known else None)
-        directed = graph.is_directed()
+        directed, parallel = graph.is_directed(), graph.has_multiple()
     elif hasattr(graph, "nodes") and hasattr(graph, "edges"):
         edges = _check.extra("networkx", "graph").to_scipy_sparse_array(graph, weight=weight, dtype=float)
-        directed = graph.is_directed()
+        directed, parallel = graph.is_directed(), graph.is_multigraph()
     else:
-        edges, directed = _matrix(graph), False
+        edges, directed, parallel = _matrix(graph), False, False
+    if parallel and weight is not None:
+        raise ValueError(
+            "the graph has parallel edges, which weigh as their sum, or are as long as their shortest: keep one of "
+            "each, as networkx.Graph(graph) or graph.simplify(combine_edges='min'), or count them with weight=None."
+        )
     edges = sparse.csr_array(edges, dtype=np.float64, copy=True)
     _check.count(edges.shape[0], "the graph")
     if not np.isfinite(edges.data).all() or (edges.data < 0).any():
@@ -111,8 +118,15 @@ def walk_points(edges: Any, kind: str, time: float, seed: int) -> np.ndarray:
         start = cast("Any", np.random.default_rng(seed).normal(size=n))
         values, vectors = linalg.eigsh(scaled, k=AXES, which="LA", v0=start)
     if kind == "heat":  # 1 - value is an eigenvalue of L
-        return vectors * np.exp(-time / 2 * (1 - values))
-    return vectors * ((1 + values.clip(min=-1)) / 2) ** time * (np.sqrt(degree.sum()) / root)[:, None]
+        decay, heights = np.exp(-time / 2 * (1 - values)), 1.0
+    else:
+        decay, heights = ((1 + values.clip(min=-1)) / 2) ** time, (np.sqrt(degree.sum()) / root)[:, None]
+    if n > WHOLE_NODES and decay.min() > CUT * decay.max():
+        _check.warn(
+            f"{kind} at time = {time:g} has more axes than the {AXES} that are kept of {n} nodes, so that near nodes "
+            f"are too close: pass time={time * math.log(CUT) / math.log(decay.min() / decay.max()):.0f} or more."
+        )
+    return vectors * decay * heights
 
 
 def neighbor_graph(X: Any, k: int, *, metric: str = "euclidean") -> Any:
