@@ -265,7 +265,7 @@ def _sharp(problem: Problem, G0: Any, max_iter: float, tol: float, verbose: bool
     found = [solve(*problem.spaces, epsilon=problem.blur, method="conditional-gradient", init=first, **options)]
     if G0 is None:
         options |= {"tol": None, "max_iter": None}
-        found.append(solve(*problem.spaces, epsilon=problem.blur, sharpen=True, **options))
+        found.append(solve(*problem.spaces, epsilon=problem.blur, method="kernel", sharpen=True, **options))
     return Result(problem, min(found, key=lambda s: s.alpha * s.value_gw + (1 - s.alpha) * s.value_features), True)
 
 

@@ -14,8 +14,12 @@ from gromap import _check, _options
 from gromap._pair import EPSILON
 from gromap._solution import Solution
 from gromap._space import Space
+from gromap._torch import svd
 
 TINY = 1e-18  # added below a logarithm, as POT does
+# points up to which the search sees all axes, and the share of variance that it sees between more:
+# on 300 points in R² and R³ 0.7 s for 10, at the same value. What is solved are the costs as given
+FEW, SEEN = 200, 0.8
 OFF = 1e-4  # of the sum of weights from one, that float32 may bring
 
 
@@ -65,7 +69,8 @@ class Problem:
         if self.loss == "kl_loss":
             C2 = (0.5 * torch.log1p(_check.cost_matrix(C2, "C2").double() / TINY)).to(C2)
         p, q = (None if w is None else w.detach() for w in (self.p, self.q))
-        return Space.from_costs(self.C1.detach(), p, name="C1"), Space.from_costs(C2, q, name="C2")
+        dim = "auto" if max(len(self.C1), len(C2)) <= FEW else SEEN
+        return Space.from_costs(self.C1.detach(), p, dim=dim, name="C1"), Space.from_costs(C2, q, dim=dim, name="C2")
 
     def check_coupling(self, G0: Any) -> None:
         """Refuse a start whose sums are not the weights."""
@@ -85,7 +90,9 @@ class Problem:
         M, (n, m) = self.M.detach() / unit**2, (len(self.C1), len(self.C2))
         if M.shape != (n, m):
             raise ValueError(f"M must have one row per point of C1 and one column per point of C2, got {M.shape}.")
-        sides = (M, torch.eye(m).to(M)) if m <= n else (torch.eye(n).to(M), M.mT)
+        u, scales, vt = svd(M, full_matrices=False)  # few factors, where M is of squared distances
+        rank = int((scales > torch.finfo(M.dtype).eps * max(n, m) * scales[0]).sum()) or 1
+        sides = (u[:, :rank] * scales[:rank], vt[:rank].mT)
         return {"scale": unit, "features": sides, "feature_cost": "factors", "alpha": self.share}
 
     @property
