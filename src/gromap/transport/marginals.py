@@ -17,6 +17,7 @@ c_j) that belong to one side, the `anchor`. With κ = ε / ρ, τ = 1 / (1 + κ)
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from copy import copy
 
 import torch
@@ -27,7 +28,7 @@ from gromap.transport.score import Held, Score
 LEAST_HELD = 1e-6  # share of its weight that a point with a cap holds, below which it may lose it: a rounding error
 NOTHING = -80.0  # log of a share of a weight, below which it may be anything
 FREE = math.inf  # κ of a marginal that is free
-LEAST_KAPPA = 1e-30  # of one that is not fixed, for float32
+LEAST_KAPPA = 1e-20  # for float32: the mean of `_soft_mean` is then the plain one
 
 
 class Marginals:
@@ -37,6 +38,9 @@ class Marginals:
     fixed = True
     kind: tuple[object, ...] = ()  # what a step is written for, beside the weights
     varying: tuple[str, ...] = ()  # the tensors that differ between problems of one kind
+    # where these are not fixed:
+    anchor: Tensor  # (..., N + M) r and c
+    sides: Tensor  # (2, 4) κ, τ, rate and h of both, for potential_step.py
 
     def __init__(self, log_a: Tensor, log_b: Tensor):
         self.log_a, self.log_b, self.n = log_a, log_b, log_a.shape[-1]
@@ -110,15 +114,15 @@ class SoftMarginals(Marginals):
     fixed, `FREE` where it costs nothing."""
 
     fixed = False
-    varying = "anchor", "kappa", "tau", "rate"
+    varying = "anchor", "sides", "tau", "rate"
 
     def __init__(self, log_a: Tensor, log_b: Tensor, anchor: Tensor, kappa: tuple[float, float]):
         super().__init__(log_a, log_b)
         self.anchor, self.kind = anchor, tuple({0.0: "fixed", FREE: "free"}.get(k, "soft") for k in kappa)
-        self.kappa = torch.tensor(kappa, dtype=torch.float64, device=anchor.device).clamp(min=LEAST_KAPPA)
+        tau, rate = [1 / (1 + k) for k in kappa], [0.0 if k == FREE else k for k in kappa]
+        self.sides = _sides([max(k, LEAST_KAPPA) for k in rate], tau, rate, [1.0, 1.0], anchor)
         self.tau, self.rate = (
-            torch.cat([torch.full_like(log_a, left), torch.full_like(log_b, right)])
-            for left, right in (tuple(1 / (1 + k) for k in kappa), tuple(0.0 if k == FREE else k for k in kappa))
+            torch.cat([torch.full_like(log_a, left), torch.full_like(log_b, right)]) for left, right in (tau, rate)
         )
 
     def begin(self, z: Tensor) -> Tensor:
@@ -152,9 +156,13 @@ class SoftMarginals(Marginals):
     def _shifts(self, z: Tensor) -> Tensor:
         """k_X for all rows, k_Y for all columns.  (..., N + M)"""
         away = z - self.anchor
-        parts = zip(self.split(away), self.split(self.log), self.kind, self.kappa, strict=True)
+        parts = zip(self.split(away), self.split(self.log), self.kind, self.sides[:, 0], strict=True)
         means = (_soft_mean(d, log.to(d), k) if kind == "soft" else _mean(d, log.to(d)) for d, log, kind, k in parts)
         return torch.cat([mean.expand_as(d) for mean, d in zip(means, self.split(away), strict=True)], -1)
+
+
+def _sides(kappa: list[float], tau: list[float], rate: list[float], most: Sequence[float], like: Tensor) -> Tensor:
+    return torch.tensor([kappa, tau, rate, most], dtype=torch.float64, device=like.device).mT.contiguous()
 
 
 def _mean(d: Tensor, log: Tensor) -> Tensor:
@@ -185,6 +193,7 @@ class PartialMarginals(Marginals):
     def __init__(self, log_a: Tensor, log_b: Tensor, anchor: Tensor, most: tuple[float, float]):
         super().__init__(log_a, log_b)
         self.anchor, self.most, self.kind = anchor, most, most
+        self.sides = _sides([-1.0, -1.0], [1.0, 1.0], [0.0, 0.0], most, anchor)
         self.log_most = torch.cat([torch.full_like(w, math.log(h)) for w, h in zip((log_a, log_b), most, strict=True)])
 
     def residual(self, total: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:

@@ -163,10 +163,10 @@ def _symmetric_step(score: Score | PlanCache, to: Marginals, *state: Any) -> tup
     `move` takes; maybe in place."""
     f, g = to.split(state[1])
     totals = score.sums(f + to.log_a, g + to.log_b)
-    if to.fixed and fused_for(f):
+    if fused_for(f):
         from gromap.transport import potential_step
 
-        return potential_step.move(totals, to.log, *state)
+        return potential_step.move(totals, to, *state)
     return move(totals, to, *state)
 
 
