@@ -34,23 +34,28 @@ class Batch(NamedTuple):
 
 
 class DensePair:
-    """Plans of mass one between two small clouds.
+    """Plans of mass one between two small clouds, in float32, which serves to compare them, and in
+    units in which the root of the product of both E c² is one.
 
     The search frees no marginal: plans that cost nothing there collapse, and those that must fill
     caps, as of partial matches, hardly move.
     """
 
     def __init__(self, problem: RelaxedProblem, budget: RelaxedBudget):
-        self.problem, self.budget, self.a, self.b = problem, budget, problem.a.double(), problem.b.double()
-        self.x, self.y = problem.x.double(), problem.y.double()
-        sides = (self.x, problem.x_norms.double()), (self.y, problem.y_norms.double())
-        self.cx, self.cy = (s[:, None] + s - 2 * z @ z.mT for z, s in sides)
+        self.problem, self.budget, self.a, self.b = problem, budget, problem.a.float(), problem.b.float()
+        x, y = problem.x.double(), problem.y.double()
+        sides = (x, problem.x_norms.double(), problem.a.double()), (y, problem.y_norms.double(), problem.b.double())
+        cx, cy = (s[:, None] + s - 2 * z @ z.mT for z, s, _ in sides)
+        spread = (float(w @ c.square() @ w) for c, (*_, w) in zip((cx, cy), sides, strict=True))
+        self.unit = math.sqrt(math.prod(spread)) or 1.0  # of energy; zero where all points are one
+        root = math.sqrt(self.unit)
+        self.x, self.y = (x / math.sqrt(root)).float(), (y / math.sqrt(root)).float()
+        self.cx, self.cy = (cx / root).float(), (cy / root).float()
         self.squares = self.cx.square(), self.cy.square()
         self.alpha, fused = problem.alpha, problem.fused
-        self.linear = None if fused is None else (1 - self.alpha) * fused.cost().double()
-        spread = (w @ c @ w for c, w in zip(self.squares, (self.a, self.b), strict=True))
-        self.heat = max(self.alpha, 0.05) * 2 * math.sqrt(math.prod(map(float, spread)))
-        left, right = (max(rho, budget.soft * self.heat) for rho in problem.rho)
+        self.linear = None if fused is None else ((1 - self.alpha) / self.unit * fused.cost().double()).float()
+        self.heat = 2 * max(self.alpha, 0.05)
+        left, right = (max(rho / self.unit, budget.soft * self.heat) for rho in problem.rho)
         if problem.most is not None:
             left, right = (math.inf if h == 1 else budget.soft * self.heat for h in problem.most)
         self.rho = left, right
@@ -80,7 +85,7 @@ class DensePair:
         log_a, log_b = self.a.log(), self.b.log()
         score = (4 * self.alpha / eps) * batch.cross
         if self.linear is not None:
-            score = score - self.linear / eps
+            score.sub_(self.linear / eps)
         sides = zip(self.squares, (batch.p, batch.q), strict=True)
         anchor = torch.cat([-(2 * self.alpha / eps) * p @ c for c, p in sides], -1)
         to = marginals_of(log_a, log_b, anchor, eps, self.rho, None)
@@ -88,8 +93,8 @@ class DensePair:
         options = Sinkhorn(self.budget.sinkhorn_steps, tol=1e-2)
         graph = self._graphs.setdefault(len(score), StepGraph()) if score.is_cuda else None
         end = sinkhorn(Dense(score), to, start, options, graph)
-        pi = (score + (end.f + log_a)[..., None] + (end.g + log_b)[:, None]).exp()
-        return pi / pi.sum((1, 2), keepdim=True), eps * end.f, eps * end.g
+        pi = score.add_((end.f + log_a)[..., None]).add_((end.g + log_b)[:, None]).exp_()
+        return pi.div_(pi.sum((1, 2), keepdim=True)), eps * end.f, eps * end.g
 
     def value(self, pi: Tensor, batch: Batch, eps: float) -> Tensor:
         """Of plans of mass one, and of what comes after them.  (B,)"""
@@ -106,16 +111,19 @@ class DensePair:
 
     def distinct(self, pi: Tensor, value: Tensor) -> list[int]:
         """The lowest plans that differ in more than a share of their mass."""
-        found, lowest = list[int](), float(value.min())
+        found, values = list[int](), tolist(value)
+        lowest, taken = min(values), [False] * len(values)
         gap = math.inf if self.problem.most else self.budget.gap * abs(lowest)  # caps change the order
         for k in tolist(value.argsort()):
-            if len(found) == self.budget.kept or not float(value[k]) - lowest <= gap:
+            if len(found) == self.budget.kept or not values[k] - lowest <= gap:
                 break
-            if all(float((pi[k] - pi[j]).abs().sum()) > self.budget.same for j in found):
+            if not taken[k]:
                 found.append(k)
+                near = (pi - pi[k]).abs_().sum((1, 2)) <= self.budget.same
+                taken = [a or b for a, b in zip(taken, tolist(near), strict=True)]
         return found or [int(value.argmin())]
 
 
 def _kl(p: Tensor, w: Tensor) -> Tensor:
     """KL of the rows of a batch.  (B,)"""
-    return untyped.special.xlogy(p, p / w.clamp(min=1e-300)).sum(-1)
+    return untyped.special.xlogy(p, p / w.clamp(min=torch.finfo(w.dtype).tiny)).sum(-1)

@@ -55,8 +55,8 @@ def relaxed_minima(
     pair = DensePair(small, budget)
     tol = loop.tol if small.most else max(loop.tol, budget.tol)  # caps are met slowly, and best while it is cheap
     rough, graph = replace(loop.rough(), max_iter=budget.settled_steps, tol=tol), StepGraph()
-    floor = max(small.eps, budget.floor * pair.heat)
-    plans, count = hunt(pair, floor, seed, starts)
+    floor = max(small.eps, budget.floor * pair.heat * pair.unit)
+    plans, count = hunt(pair, floor / pair.unit, seed, starts)
     ends = [_annealed(small, small.moments_of(plan), ladder(2 * floor, small.eps, 2.0), rough, graph) for plan in plans]
     energy = torch.stack([end.energy for end in ends]).nan_to_num(nan=math.inf)
     f, g = (torch.stack(z) for z in zip(*((end.duals.f, end.duals.g) for end in ends), strict=True))
@@ -90,8 +90,8 @@ def _annealed(
 
 
 def hunt(pair: DensePair, floor: float, seed: int, starts: int) -> tuple[Tensor, Tensor]:
-    """Lines 1 and 2: the lowest distinct plans at the temperature of the search, and how many of
-    the starts that were not dropped came next to each.  (K, n, m), (K,)"""
+    """Lines 1 and 2: the lowest distinct plans at the temperature of the search, in units of the
+    pair, and how many of the starts that were not dropped came next to each.  (K, n, m), (K,)"""
     budget = pair.budget
     sx, sy = ((w @ z.square()).sqrt() for z, w in ((pair.x, pair.a), (pair.y, pair.b)))
     gamma = torch.cat([sign_flips(sx, sy, budget.flipped_axes), random_starts(sx, sy, starts, seed)])
@@ -140,10 +140,11 @@ def landmark_plans(pair: DensePair, seed: int, budget: RelaxedBudget) -> Tensor:
     linear = torch.zeros_like(pair.cx[:, :1] + pair.cy[:1]) if pair.linear is None else pair.linear
     left, right = (pair.cx, pair.x, pair.a), (pair.cy, pair.y, pair.b)
     for side, (here, there, apart) in enumerate(((left, right, linear), (right, left, linear.mT))):
-        _, x, a = here
+        (_, x, a), (_, y, b) = here, there
         few = spread_points(x - a @ x, min(budget.landmarks, len(a)))
         if len(few) < LANDMARKS:
             continue
+        near = spread_points(y - b @ y, min(budget.images, len(b)))
         for k in range(budget.landmark_sets):
             if k == 0:
                 mine = few[:LANDMARKS]
@@ -151,8 +152,8 @@ def landmark_plans(pair: DensePair, seed: int, budget: RelaxedBudget) -> Tensor:
                 mine = few[torch.randperm(len(few), generator=generator)[:LANDMARKS].to(few.device)]
             else:  # farthest points may be outliers
                 mine = drawn_points(a, LANDMARKS, generator)
-            images = _images(pair, mine, here, there, apart, budget)
-            plan = torch.zeros(len(images), len(a), len(there[2]), dtype=a.dtype, device=a.device)
+            images = _images(pair, mine, near, here, there, apart, budget)
+            plan = torch.zeros(len(images), len(a), len(b), dtype=a.dtype, device=a.device)
             for i, j in zip(mine, images.mT, strict=True):
                 plan[torch.arange(len(images), device=a.device), i, j] += 1 / LANDMARKS
             found.append(plan if side == 0 else plan.mT)
@@ -162,25 +163,27 @@ def landmark_plans(pair: DensePair, seed: int, budget: RelaxedBudget) -> Tensor:
 def _images(
     pair: DensePair,
     mine: Tensor,
+    near: Tensor,
     here: tuple[Tensor, Tensor, Tensor],
     there: tuple[Tensor, Tensor, Tensor],
     linear: Tensor,
     budget: RelaxedBudget,
 ) -> Tensor:
-    """Points of the other side for three landmarks: those at the most similar distances from each
-    other, and then those whose distances to all other points are most alike.  (B, 3)"""
-    (cx, _, a), (cy, y, b) = here, there
-    near = spread_points(y - b @ y, min(budget.images, len(b)))
+    """Some of the near points of the other side for three landmarks: those at the most similar
+    distances from each other, and then those whose distances to all other points are most alike.
+    (B, 3)"""
+    (cx, _, a), (cy, _, b) = here, there
     inner, far = cx[mine][:, mine], cy[near][:, near]
     own = linear[mine][:, near] / LANDMARKS
     apart = [(2 * pair.alpha / LANDMARKS**2) * (far - inner[i, j]).square() for i, j in ((0, 1), (0, 2), (1, 2))]
     score = own[0][:, None, None] + own[1][:, None] + own[2]
     score = score + apart[0][:, :, None] + apart[1][:, None] + apart[2]
-    count = budget.landmark_starts * (budget.cuda_times if cx.is_cuda else 1)
+    times = budget.cuda_times if cx.is_cuda else 1
+    count = budget.landmark_starts * times
     best = score.flatten().topk(min(4 * count, score.numel()), largest=False).indices
     images = near[torch.stack([best // len(near) ** 2, best // len(near) % len(near), best % len(near)], 1)]
     values = list[Tensor]()
-    for some in split(images, 64):
+    for some in split(images, 64 * times):
         gaps = (cx[mine][None, :, :, None] - cy[some][:, :, None, :]).square().mean(1)
         gaps = 2 * pair.alpha * gaps + linear
         values.append(torch.minimum(gaps.min(2).values @ a, gaps.min(1).values @ b))
