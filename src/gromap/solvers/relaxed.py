@@ -6,8 +6,9 @@
 A plan enters through what is linear in it. With Φ(x) = (1, x, s), s = |x|², t = |y|²:
 
     G = Σ π_ij Φ(x_i) Φ(y_j)ᵀ = [1 ȳᵀ T; x̄ Γ v; S uᵀ A],   p = π 1,   q = πᵀ 1
-    B(π, γ) = Σ (c_X - c_Y)² π γ = <h(p_γ), p_π> + <h(q_γ), q_π> - 2 <J G_γ J, G_π>,  L(π) = B(π, π)
-    h(p)_i = Σ_k c_ik² p_k,  in O(N D²);   J swaps 1 and s, and is -2 in between: c_X = Φᵀ J Φ
+    B(π, γ) = Σ (c_X - c_Y)² π γ = <J P_γ J, P_π> + <J Q_γ J, Q_π> - 2 <J G_γ J, G_π>, L(π) = B(π, π)
+    J swaps 1 and s, and is -2 in between: c_X(x, x') = Φ(x)ᵀ J Φ(x'),  so that in O(N D²)
+    h(p)_i = Σ_k c_ik² p_k = Φ(x_i)ᵀ J P J Φ(x_i),   P = Σ p_k Φ(x_k) Φ(x_k)ᵀ
 
 The next transport problem then has the score of the balanced one, around the means of p and q, and
 parts that belong to one side, the anchors of its marginals (marginals.py):
@@ -22,6 +23,7 @@ raises the energy, and moments go a shorter part of the way (`mix`): a KL-proxim
 from __future__ import annotations
 
 import math
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import torch
@@ -61,6 +63,11 @@ class RelaxedProblem(CntProblem):
         *sides, self.rho, self.most = given
         super().__init__(*sides)
 
+    @cached_property
+    def lifted(self) -> tuple[Tensor, Tensor]:
+        """Φ of both sides.  (N, D + 2), (M, E + 2)"""
+        return _lifted(self.x, self.x_norms), _lifted(self.y, self.y_norms)
+
     def on(self, x: Tensor, y: Tensor, a: Tensor, b: Tensor, fused: FeatureCost | None) -> RelaxedProblem:
         options = self.eps, self.truncation, None, self.unit, self.pair, fused
         return RelaxedProblem(x, y, a, b, *options, self.rho, self.most)
@@ -74,13 +81,13 @@ class RelaxedProblem(CntProblem):
     def moments_of(self, pi: Tensor) -> Moments:
         """Those of a plan that is written down."""
         p, q = pi.sum(1).double(), pi.sum(0).double()
-        left, right = _lifted(self.x, self.x_norms), _lifted(self.y, self.y_norms)
+        left, right = self.lifted
         return Moments(left.mT @ pi.double() @ right, p, q)
 
     def product(self, p: Tensor, q: Tensor, gamma: Tensor | None = None) -> Moments:
         """The moments of p⊗q, and of a linear map between the two."""
         p, q = p.double(), q.double()
-        G = torch.outer(p @ _lifted(self.x, self.x_norms), q @ _lifted(self.y, self.y_norms))
+        G = torch.outer(p @ self.lifted[0], q @ self.lifted[1])
         if gamma is not None:
             G[1:-1, 1:-1] += gamma.double()
         return Moments(G, p, q)
@@ -88,8 +95,9 @@ class RelaxedProblem(CntProblem):
     def score_to(self, other: CntProblem, gamma: Moments) -> LowRank:
         x_mean, y_mean = _means(gamma)
         linear = gamma.G[1:-1, 1:-1] - gamma.G[0, 0] * torch.outer(x_mean, y_mean)
-        rows, cols = _around(self.x, self.x_norms, x_mean), _around(other.y, other.y_norms, y_mean)
-        left, right = ((z.to(self.x), s.to(self.x)) for z, s in (rows, cols))
+        assert isinstance(other, RelaxedProblem)
+        rows, cols = self.lifted[0] @ _shift(x_mean).mT, other.lifted[1] @ _shift(y_mean).mT
+        left, right = ((z[:, 1:-1].to(self.x), z[:, -1].to(self.x)) for z in (rows, cols))
         return self._score(linear, left, right, other)
 
     def marginals(self, gamma: Moments) -> Marginals:
@@ -98,16 +106,15 @@ class RelaxedProblem(CntProblem):
     def marginals_on(self, other: RelaxedProblem, gamma: Moments) -> Marginals:
         """What the transport problem asks of a coarser or finer version of this problem, whose
         moments these are."""
-        (x_mean, y_mean), weight = _means(gamma), 2 * self.alpha / self.eps
-        G = _shift(x_mean) @ gamma.G @ _shift(y_mean).mT
-        sides = (
-            ((other.x, other.x_norms), (self.x, self.x_norms), x_mean, gamma.p, G[0, -1], G[1:-1, -1]),
-            ((other.y, other.y_norms), (self.y, self.y_norms), y_mean, gamma.q, G[-1, 0], G[-1, 1:-1]),
-        )
-        parts = list[Tensor]()
-        for (x, s), known, mean, p, t, v in sides:
-            x, s = _around(x, s, mean)
-            parts.append(weight * (2 * (t * s - 2 * x @ v) - mean_squares(x, s, *_around(*known, mean), p)))
+        shifts, weight = tuple(_shift(mean) for mean in _means(gamma)), 2 * self.alpha / self.eps
+        G, parts = shifts[0] @ gamma.G @ shifts[1].mT, list[Tensor]()
+        for side, (shift, p) in enumerate(zip(shifts, (gamma.p, gamma.q), strict=True)):
+            here, there = self.lifted[side], other.lifted[side] @ shift.mT
+            swap = _swap(here)
+            form = swap @ shift @ _second(here, p) @ shift.mT @ swap  # J P J
+            cross = (G[:, -1] if side == 0 else G[-1]) @ swap  # (A, -2 v, T)
+            form[0, 1:] -= 2 * cross[1:]  # h - 2 (T s - 2 <v, x>) = Φᵀ form Φ
+            parts.append(-weight * ((there @ form) * there).sum(1))
         if other.fused is not None:
             share = (1 - self.alpha) / self.eps
             features = other.fused.rows, other.fused.cols
@@ -119,10 +126,10 @@ class RelaxedProblem(CntProblem):
         moved = score.apply(u, v, self.values).double()  # π [Y, |Y|², 1]
         rows, cols = moved[:, -1], score.sums(u, v)[1].double()
         cols = cols * (rows.sum() / cols.sum())
-        G = _lifted(self.x, self.x_norms).mT @ torch.cat([rows[:, None], moved[:, :-1]], 1)
+        G = self.lifted[0].mT @ torch.cat([rows[:, None], moved[:, :-1]], 1)
         # columns are summed on their own, and B cancels nearly all: rounding must not tell G and q
         # apart
-        lacking = cols @ _lifted(self.y, self.y_norms) - G[0]
+        lacking = cols @ self.lifted[1] - G[0]
         return Moments(G + torch.outer(G[:, 0] / G[0, 0], lacking), rows, cols), rows
 
     def mix(self, old: Moments, new: Moments, t: float) -> Moments:
@@ -130,13 +137,17 @@ class RelaxedProblem(CntProblem):
 
     def energy(self, old: Moments, new: Moments, transport: Tensor) -> tuple[Tensor, Tensor]:
         """E(π), and -B(δ, δ)."""
-        x_mean, y_mean = _means(old)
-        left, right = _shift(x_mean), _shift(y_mean)
-        here = old._replace(G=left @ old.G @ right.mT)
-        change = Moments(left @ (new.G - old.G) @ right.mT, new.p - old.p, new.q - old.q)
-        sides = _around(self.x, self.x_norms, x_mean), _around(self.y, self.y_norms, y_mean)
-        curve = self.alpha * _bilinear(*sides, change)
-        constant = self.alpha * (_bilinear(*sides, here) + 4 * here.G[-1, -1])  # 4 A is left out of the score
+        left, right = (_shift(mean) for mean in _means(old))
+        change = Moments(*(there - here for here, there in zip(old, new, strict=True)))
+        both, p, q = (torch.stack(pair) for pair in zip(old, change, strict=True))
+        G = left @ both @ right.mT
+        swaps = tuple(map(_swap, self.lifted))
+        here, curve = self.alpha * -2 * (swaps[0] @ G @ swaps[1] * G).sum((1, 2))
+        for w, z, shift, swap in zip((p, q), self.lifted, (left, right), swaps, strict=True):
+            turned = swap @ shift @ _second(z, w) @ shift.mT  # J P
+            squares = self.alpha * (turned * turned.mT).sum((1, 2))
+            here, curve = here + squares[0], curve + squares[1]
+        constant = here + 4 * self.alpha * G[0, -1, -1]  # 4 A is left out of the score
         return transport - constant + curve, -curve
 
     def matrix(self, gamma: Moments, plan: Plan) -> Tensor:
@@ -215,21 +226,6 @@ def marginal_cost(rho: tuple[float, float], plan: Plan) -> float:
     return sum(size * _kl(p, w) for size, p, w in sides if 0 < size < math.inf)
 
 
-def mean_squares(x: Tensor, s: Tensor, z: Tensor, t: Tensor, p: Tensor) -> Tensor:
-    """h_i = Σ_k (s_i + t_k - 2 <x_i, z_k>)² p_k, for weights of any sign.  (N,)"""
-    covariance = z.mT @ (p[:, None] * z)
-    norms = p.sum() * s.square() + 2 * s * (p @ t) + p @ t.square()
-    return norms + 4 * ((x @ covariance) * x).sum(1) - 4 * s * (x @ (p @ z)) - 4 * x @ ((p * t) @ z)
-
-
-def _bilinear(left: tuple[Tensor, Tensor], right: tuple[Tensor, Tensor], m: Moments) -> Tensor:
-    """B(m, m)"""
-    sides = mean_squares(*left, *left, m.p) @ m.p + mean_squares(*right, *right, m.q) @ m.q
-    swapped = torch.cat([m.G[-1:], -2 * m.G[1:-1], m.G[:1]])
-    swapped = torch.cat([swapped[:, -1:], -2 * swapped[:, 1:-1], swapped[:, :1]], 1)
-    return sides - 2 * (swapped * m.G).sum()
-
-
 def _lifted(x: Tensor, s: Tensor) -> Tensor:
     """Φ(x) = (1, x, s)  (N, D + 2)"""
     return torch.cat([torch.ones_like(x[:, :1]), x, s[:, None]], 1).double()
@@ -239,10 +235,17 @@ def _means(m: Moments) -> tuple[Tensor, Tensor]:
     return m.G[1:-1, 0] / m.G[0, 0], m.G[0, 1:-1] / m.G[0, 0]
 
 
-def _around(x: Tensor, s: Tensor, mean: Tensor) -> tuple[Tensor, Tensor]:
-    """Points and their squared norms around a mean, in float64."""
-    x, s = x.double(), s.double()
-    return x - mean, s - 2 * x @ mean + mean @ mean
+def _second(z: Tensor, p: Tensor) -> Tensor:
+    """P = Σ p_k Φ_k Φ_kᵀ for weights of any sign.  (..., D + 2, D + 2)"""
+    return z.mT @ (p[..., None] * z)
+
+
+def _swap(z: Tensor) -> Tensor:
+    """J for such Φ.  (D + 2, D + 2)"""
+    out = torch.diag(z.new_full((z.shape[1],), -2.0))
+    out[0, 0] = out[-1, -1] = 0.0
+    out[0, -1] = out[-1, 0] = 1.0
+    return out
 
 
 def _shift(mean: Tensor) -> Tensor:
