@@ -6,8 +6,8 @@
 A plan enters through what is linear in it. With Φ(x) = (1, x, s), s = |x|², t = |y|²:
 
     G = Σ π_ij Φ(x_i) Φ(y_j)ᵀ = [1 ȳᵀ T; x̄ Γ v; S uᵀ A],   p = π 1,   q = πᵀ 1
-    B(π, γ) = Σ (c_X - c_Y)² π γ = <J P_γ J, P_π> + <J Q_γ J, Q_π> - 2 <J G_γ J, G_π>, L(π) = B(π, π)
-    J swaps 1 and s, and is -2 in between: c_X(x, x') = Φ(x)ᵀ J Φ(x'),  so that in O(N D²)
+    B(π, γ) = Σ (c_X - c_Y)² π γ = <J P_γ J, P_π> + <J Q_γ J, Q_π> - 2 <J G_γ J, G_π>
+    L(π) = B(π, π);  J swaps 1 and s, and is -2 in between: c_X(x, x') = Φ(x)ᵀ J Φ(x'),  so that
     h(p)_i = Σ_k c_ik² p_k = Φ(x_i)ᵀ J P J Φ(x_i),   P = Σ p_k Φ(x_k) Φ(x_k)ᵀ
 
 The next transport problem then has the score of the balanced one, around the means of p and q, and
@@ -180,7 +180,8 @@ class RelaxedProblem(CntProblem):
 
     def carried(self, gamma: Moments, duals: Potentials, fine: RelaxedProblem) -> Moments:
         """The moments of the plan that interpolated potentials give, of mass one."""
-        score = fine.score_to(fine, gamma)
+        to = self.marginals_on(fine, gamma)
+        score = to.truncated(fine.score(gamma), torch.cat([duals.f, duals.g]))
         u, v = duals.f + fine.log_a, duals.g + fine.log_b
         u = u - (u + score.lse(v)).logsumexp(0)  # of any mass, however small or large
         found, rows = fine.correlate(None, score, u, v)
