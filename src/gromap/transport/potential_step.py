@@ -107,24 +107,58 @@ def total_kernel(AHEAD, LOG, ANCHOR, SIDES, stride, FACTS_AT, INTEGERS, n, m, BL
     for side in tl.static_range(2):
         kappa, _, _, _ = asked_of(SIDES, side)
         mine = (log > -float("inf")) & (tl.where(k < n, 0, 1) == side)
-        x = tl.where(mine, least_of(INTEGERS, side, batch) - kappa * d, 0.0)
-        power = tl.exp(x)
-        small = x * (1 + x / 2 * (1 + x / 3 * (1 + x / 4 * (1 + x / 5))))
-        rise = tl.where(tl.abs(x) < 0.1, small, power - 1)
+        power, rise = powers(tl.where(mine, least_of(INTEGERS, side, batch) - kappa * d, 0.0))
         tl.atomic_add(FACTS_AT + FACTS * batch + RISE + side, tl.sum(tl.where(mine, weight * rise, 0.0)), sem="relaxed")
         total = tl.sum(tl.where(mine, weight * power, 0.0))
         tl.atomic_add(FACTS_AT + FACTS * batch + TOTAL + side, total, sem="relaxed")
 
 
 @triton.jit
-def shift(FACTS_AT, INTEGERS, kappa, side, batch):
-    """k of a side."""
-    rise = tl.load(FACTS_AT + FACTS * batch + RISE + side)
-    total = tl.load(FACTS_AT + FACTS * batch + TOTAL + side)
+def powers(x):
+    """exp(x), and exp(x) - 1 with all its digits."""
+    power = tl.exp(x)
+    small = x * (1 + x / 2 * (1 + x / 3 * (1 + x / 4 * (1 + x / 5))))
+    return power, tl.where(tl.abs(x) < 0.1, small, power - 1)
+
+
+@triton.jit
+def mean(least, rise, total, kappa):
+    """k from the sums of `powers` of least - κ (z - anchor)."""
     y = rise / (2 + rise)
     small = 2 * y * (1 + y * y * (1 / 3 + y * y / 5))  # log(1 + rise)
-    log = tl.where(tl.abs(rise) < 0.1, small, tl.log(total))
-    return (least_of(INTEGERS, side, batch) - log) / kappa
+    return (least - tl.where(tl.abs(rise) < 0.1, small, tl.log(total))) / kappa
+
+
+@triton.jit
+def mean_of(FACTS_AT, INTEGERS, kappa, side, batch):
+    """k of a side."""
+    facts = FACTS_AT + FACTS * batch + side
+    return mean(least_of(INTEGERS, side, batch), tl.load(facts + RISE), tl.load(facts + TOTAL), kappa)
+
+
+@triton.jit
+def fixed_step(total, log):
+    """log(r / a), 0 where it is not finite, what r should be, and whether it is finite."""
+    finite, carries = (total > 0) & (total < float("inf")), log > -float("inf")
+    ratio = tl.where(finite & carries, tl.log(tl.where(finite, total, 1.0)) - log, 0.0)
+    return ratio, tl.exp(log), finite | (carries == 0)
+
+
+@triton.jit
+def free_step(total, log, away, mass, tau, rate, most):
+    """The same where marginals are not fixed."""
+    carries = log > -float("inf")
+    rest = (most - 1) * tl.exp(tl.where(most > 1, log + away, -float("inf")))
+    held = total + rest
+    low = tl.where(tau < 1, NOTHING, -float("inf"))  # where little is wanted, nothing at all is near enough
+    some = (held > 0) & (held < float("inf"))
+    ratio = tl.maximum(tl.where(some, tl.log(tl.where(some, held, 1.0)) - log - tl.log(most), low), low)
+    share = tl.where(some, held, 0.0) / tl.where(mass > 0, mass, 1.0)
+    want = tl.where(tau == 0, share, most * tl.exp(log - rate * away) - rest)
+    log_mass = tl.where(mass > 0, tl.log(tl.where(mass > 0, mass, 1.0)), float("inf"))
+    ratio = tau * ratio + (1 - tau) * tl.where(tau < 1, away + log_mass, 0.0)
+    finite = (held < float("inf")) & (tl.abs(ratio) < float("inf"))
+    return tl.where(finite & carries, ratio, 0.0), tl.where(carries, want, 0.0), finite | (carries == 0)
 
 
 @triton.jit
@@ -137,34 +171,19 @@ def entries(
     row = tl.load(R + batch * n + k, mask=k < n, other=0.0)
     total = row + tl.load(C + batch * m + k - n, mask=inside & (k >= n), other=0.0)
     log = tl.load(LOG + k, mask=inside, other=-float("inf"))
-    carries, weight = log > -float("inf"), tl.exp(log)
     at = batch * (n + m) + k
     old, ahead = tl.load(OLD + at, mask=inside, other=0.0), tl.load(AHEAD + at, mask=inside, other=0.0)
     if fixed:
-        finite, want = (total > 0) & (total < float("inf")), weight
-        ratio = tl.log(tl.where(finite, total, 1.0)) - log
+        ratio, want, finite = fixed_step(total, log)
     else:
         kappa_x, tau_x, rate_x, most_x = asked_of(SIDES, 0)
         kappa_y, tau_y, rate_y, most_y = asked_of(SIDES, 1)
-        k_x, k_y = shift(FACTS_AT, INTEGERS, kappa_x, 0, batch), shift(FACTS_AT, INTEGERS, kappa_y, 1, batch)
-        rows = k < n
+        k_x, k_y = mean_of(FACTS_AT, INTEGERS, kappa_x, 0, batch), mean_of(FACTS_AT, INTEGERS, kappa_y, 1, batch)
+        rows, mass = k < n, tl.load(FACTS_AT + FACTS * batch + MASS)
         tau, rate, most = tl.where(rows, tau_x, tau_y), tl.where(rows, rate_x, rate_y), tl.where(rows, most_x, most_y)
-        mass = tl.load(FACTS_AT + FACTS * batch + MASS)
         d, _ = apart(AHEAD, LOG, ANCHOR, stride, k, n, m, batch)
-        away = d - tl.where(rows, k_x, k_y)
-        rest = (most - 1) * tl.exp(tl.where(most > 1, log + away, -float("inf")))
-        held = total + rest
-        low = tl.where(tau < 1, NOTHING, -float("inf"))  # where little is wanted, nothing at all is near enough
-        some = (held > 0) & (held < float("inf"))
-        ratio = tl.maximum(tl.where(some, tl.log(tl.where(some, held, 1.0)) - log - tl.log(most), low), low)
-        share = tl.where(some, held, 0.0) / tl.where(mass > 0, mass, 1.0)
-        want = tl.where(tau == 0, share, most * tl.exp(log - rate * away) - rest)
-        log_mass = tl.where(mass > 0, tl.log(tl.where(mass > 0, mass, 1.0)), float("inf"))
-        ratio = tau * ratio + (1 - tau) * tl.where(tau < 1, away + log_mass, 0.0)
-        finite = (held < float("inf")) & (tl.abs(ratio) < float("inf"))
-    ratio = tl.where(finite & carries, ratio, 0.0)
-    lost = tl.where(carries & (finite == 0), 1.0, 0.0)
-    return total, tl.where(carries, want, 0.0), ratio, lost, weight, old, ahead
+        ratio, want, finite = free_step(total, log, d - tl.where(rows, k_x, k_y), mass, tau, rate, most)
+    return total, want, ratio, tl.where(finite, 0.0, 1.0), tl.exp(log), old, ahead
 
 
 @triton.jit(do_not_specialize=["n", "m", "stride"])

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from gromap._torch import untyped
 from gromap.transport.backend import fused_for
-from gromap.transport.cuda_graph import StepGraph
+from gromap.transport.cuda_graph import Repeat, State, StepGraph
 from gromap.transport.marginals import Marginals
 from gromap.transport.plan_cache import PlanCache, cached
 from gromap.transport.score import Score
@@ -95,6 +95,7 @@ class Potentials(NamedTuple):
 
 
 CHECK_EVERY = 5  # steps between two looks at the marginal error on a GPU: each look waits for the device
+CHECK_TOGETHER = 20  # where all of them are one launch
 LOOSE = 0.5  # misplaced mass of a plan that is too far from any coupling to go on from
 TRUNCATE_EVERY = 10  # steps between two updates of the lists of tiles
 
@@ -136,12 +137,13 @@ def sinkhorn(
     )  # a step may overwrite it
     used, graph = score if options.update == "standard" else cached(score), graph or StepGraph()
     truncates = score.truncates and options.update != "standard"
-    look = CHECK_EVERY if z.device.type == "cuda" else 1
-    n, steps = 0, None
+    together = None if truncates else _together(score, to, state, options.update)
+    look = 1 if z.device.type != "cuda" else CHECK_EVERY if together is None else CHECK_TOGETHER
+    n, steps = 0, together
     while n < options.steps:  # for n = 0 to n_inner - 1
         if truncates and (n == 0 or n % TRUNCATE_EVERY == 1):
             used, steps = to.truncated(score, state[1]), None
-        if steps is None or n == 1:
+        if steps is None or (n == 1 and together is None):
             worth = not truncates and options.steps - n >= 3 * look
             steps = graph.steps(advance, used, to, state, worth, first=n == 0)
         take = 1 if n == 0 else min(look, options.steps - n)
@@ -156,6 +158,15 @@ def sinkhorn(
             break
     z, ahead, age, error = (t.clone() for t in state)
     return Potentials(*to.split(z), ahead, age, len(heat) + n, error)
+
+
+def _together(score: Score, to: Marginals, state: State, update: str) -> Repeat | None:
+    """A function that takes steps in one launch, between few points on a GPU."""
+    if update == "standard" or not fused_for(state[0]) or state[0].shape[:-1] != score.batch:
+        return None
+    from gromap.transport import small_steps
+
+    return small_steps.steps(score, to, update == "accelerated") if small_steps.serves(score) else None
 
 
 def _symmetric_step(score: Score | PlanCache, to: Marginals, *state: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
