@@ -32,7 +32,7 @@ def on(device, score, *tensors):
     return LowRank(score.q.to(device), score.k.to(device)), *(t.to(device) for t in tensors)
 
 
-@pytest.mark.parametrize("rank", [64, 128])
+@pytest.mark.parametrize("rank", [22, 27, 64, 128])  # the last chunk may be shorter
 def test_features_in_several_chunks(rank):
     score, _, v = make(140, 129, rank, 10.0)
     s = score.q.double() @ score.k.double().mT
@@ -92,6 +92,14 @@ def test_truncated_kernels_equal_truncated_tiles(n, m, share, sizes):
     torch.testing.assert_close(
         tuple(t.cpu() for t in got), want, rtol=1e-4, atol=1e-4 * (1 + float(want[2].abs().max()))
     )
+
+
+@pytest.mark.parametrize(("cells", "size", "rank", "count"), [(3, 128, 21, 70), (1, 2, 3, 1), (2, 200, 40, 5)])
+def test_largest_scores_of_cells(cells, size, rank, count):
+    q, f, d = torch.randn(cells, size, rank), torch.randn(cells, size), torch.randn(count, rank)
+    found = fused.cell_max(*(z.to(DEVICE) for z in (q, f, d)))
+    expected = (f[..., None].double() + q.double() @ d.double().mT).amax(1)
+    torch.testing.assert_close(found.cpu().double(), expected, rtol=1e-5, atol=1e-5)
 
 
 def test_no_mass_is_no_mass():

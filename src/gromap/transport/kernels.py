@@ -9,6 +9,7 @@
     apply_kernel    Σ_j p_ij w_j                               lines 6, 7 of Alg. dual_kernelpca
     argmax_kernel   argmax_j s_ij + v_j                        hard matching, Coarsen
     split_kernel    x = hi + lo in fp16, what the others read
+    cell_max_kernel max_i f_i + q_i·d_J in a cell              bounds of truncation.py
 
 All take the features Q, K of both sides, biases U, V in nats, lists of tiles (STARTS, ITEMS; none
 if OWN = 0), the counts n, m, and blocks of BM rows and BN columns; OWN and OTHER are the sizes of
@@ -31,10 +32,14 @@ def points(X, batch, index, count, width: tl.constexpr):
 @triton.jit
 def scores(q, k, q_at, k_at, width: tl.constexpr, chunk: tl.constexpr, bias):
     """bias + Σ_chunks q kᵀ for one block, whose first chunk is loaded already; q_at (BM,) and
-    k_at (BN,) are the points."""
+    k_at (BN,) are the points. The last chunk may be shorter."""
+    rest: tl.constexpr = width % chunk
     s = tl.dot(q, k, bias, input_precision="ieee")  # (BM, BN)
-    for c in tl.static_range(chunk, width, chunk):
+    for c in tl.static_range(chunk, width - rest, chunk):
         d = c + tl.arange(0, chunk)
+        s = tl.dot(tl.load(q_at[:, None] + d[None, :]), tl.load(k_at[None, :] + d[:, None]), s, input_precision="ieee")
+    if rest > 0:
+        d = width - rest + tl.arange(0, rest)
         s = tl.dot(tl.load(q_at[:, None] + d[None, :]), tl.load(k_at[None, :] + d[:, None]), s, input_precision="ieee")
     return s
 
@@ -198,6 +203,25 @@ def argmax_kernel(
         where = tl.where(here > top, j + index.to(tl.int64), where)
         top = tl.maximum(top, here)
     tl.store(OUT + batch * n + rows, where, mask=rows_in)
+
+
+@triton.jit(do_not_specialize=["m"])
+def cell_max_kernel(Q, F, D, OUT, m, features, SIZE: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr):
+    """max_i f_i + q_i·d_J over the points i of one cell, for a block of cells J."""
+    cell = tl.program_id(0).to(tl.int64)
+    cols, top = tl.program_id(1) * BN + tl.arange(0, BN), tl.full([BN], -float("inf"), tl.float32)
+    for first in range(0, SIZE, BM):
+        rows = first + tl.arange(0, BM)
+        bias = tl.load(F + cell * SIZE + rows, mask=rows < SIZE, other=-float("inf"))
+        s = tl.zeros([BM, BN], tl.float32) + bias[:, None]
+        for c in range(0, features, 16):
+            e = c + tl.arange(0, 16)
+            q_in, d_in = (rows < SIZE)[:, None] & (e < features)[None, :], (cols < m)[None, :] & (e < features)[:, None]
+            q = tl.load(Q + (cell * SIZE + rows)[:, None] * features + e[None, :], mask=q_in, other=0.0)
+            d = tl.load(D + cols[None, :] * features + e[:, None], mask=d_in, other=0.0)
+            s = tl.dot(q, d, s, input_precision="ieee")
+        top = tl.maximum(top, tl.max(s, 0))
+    tl.store(OUT + cell * m + cols, top, mask=cols < m)
 
 
 @triton.jit(do_not_specialize=["rows", "features"])

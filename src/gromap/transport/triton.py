@@ -38,10 +38,10 @@ CORNER = 2048  # numbers that one program reads at once
 
 
 def _width(features: int) -> int:
-    """Whole chunks of features."""
-    if features <= FEATURE_CHUNK:
-        return triton.next_power_of_2(max(16, features))
-    return triton.cdiv(features, FEATURE_CHUNK) * FEATURE_CHUNK
+    """Whole chunks of features, and what is left in a shorter one: two features beside 20 axes
+    need no second chunk."""
+    whole, left = divmod(features, FEATURE_CHUNK)
+    return whole * FEATURE_CHUNK + (triton.next_power_of_2(max(16, left)) if left or not whole else 0)
 
 
 def split(x: Tensor, scale: float, left: bool, beyond: Tensor) -> Tensor:
@@ -254,6 +254,18 @@ def argmax(score: LowRank, v: Tensor) -> Tensor:
         return out
 
     return _tuned("lse", z, run)
+
+
+def cell_max(q: Tensor, f: Tensor, d: Tensor) -> Tensor:
+    """max over i in cell I of f_i + q_i·d_J, for (I, size, R), (I, size) and (J, R).  (I, J)"""
+    cells, size, features = q.shape
+    out = torch.empty(cells, len(d), device=q.device)
+    blocks = Blocks(min(64, triton.next_power_of_2(max(16, size))), 64, 4, 2)
+    with torch.cuda.device_of(q):
+        grid = cells, triton.cdiv(len(d), blocks.cols)
+        given = q.contiguous(), f.contiguous(), d.contiguous(), out, len(d), features, size, blocks.rows, blocks.cols
+        launch(kernels.cell_max_kernel, grid, blocks, *given)
+    return out
 
 
 def launch(kernel: Any, grid: tuple[int, ...], blocks: Blocks, *args: Any) -> None:

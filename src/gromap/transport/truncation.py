@@ -25,6 +25,7 @@ import torch
 from torch import Tensor
 
 from gromap._torch import from_numpy, norm, split
+from gromap.transport.backend import fused_for
 
 CUT_AXES = 8  # leading axes that the median cuts choose from
 CELL_POINTS = 128  # points of the smallest cells
@@ -164,6 +165,10 @@ def _by_cell(x: Tensor, size: int, fill: float | None = None) -> Tensor:
 
 def _cell_max(q: Tensor, f: Tensor, d: Tensor) -> Tensor:
     """max over i in cell I of f_i + q_i·d_J.  (I, J)"""
+    if fused_for(q):
+        from gromap.transport import triton
+
+        return triton.cell_max(q, f, d)
     rows = max(1, TEMPORARY_ENTRIES // (q.shape[1] * len(d)))
     parts = [
         (torch.baddbmm(fs[..., None], qs, d.mT.expand(len(qs), -1, -1))).amax(1)
