@@ -23,6 +23,8 @@ from gromap.transport.backend import fused_for
 from gromap.transport.score import Score
 from gromap.transport.tiles import shared, tiling
 
+TEMPORARIES = 6  # of the size of a block, in the gradient of a sum
+
 CostFunction = Callable[[Tensor, Tensor], Tensor]  # (n, d) and (m, d) points to an (n, m) block
 Pullback = Callable[[Tensor], Tensor]  # from (n, m) weights to Σ_k weight_ik ∂c(x_i, y_k)/∂x_i, (n, d)
 
@@ -74,7 +76,7 @@ def check_sums(sums: Tensor, cost: CostFunction, x: Tensor, y: Tensor) -> None:
 def cost_gradient(cost: CostFunction, x: Tensor, a: Tensor, w: Score) -> Tensor:
     """Σ_k (a_i a_k c_ik + w_ik) ∂c(x_i, x_k)/∂x_i.  (N, d)"""
     out = torch.zeros_like(x)
-    _, rows, cols = tiling(1, len(x), len(x), x)
+    _, rows, cols = tiling(1, len(x), len(x), x, TEMPORARIES)
     for i in rows:
         for j in cols:
             c, pullback = _radial(cost, x[i], x[j]) if isinstance(cost, Radial) else _by_autograd(cost, x[i], x[j])

@@ -58,10 +58,11 @@ def flat(x: Tensor, batch: torch.Size, keep: int) -> Tensor:
     return x.expand(*batch, *tail).reshape(-1, *tail)
 
 
-def tiling(batch: int, n: int, m: int, like: Tensor) -> tuple[list[slice], list[slice], list[slice]]:
-    """Batch, row and column slices such that one block fits the budget of the device."""
+def tiling(batch: int, n: int, m: int, like: Tensor, at_once: int = 1) -> tuple[list[slice], list[slice], list[slice]]:
+    """Batch, row and column slices such that so many tensors of the size of one block fit the
+    budget of the device."""
     on_cpu = like.device.type == "cpu"
-    budget = (CPU_TILE_BYTES if on_cpu else GPU_TILE_BYTES) // like.element_size()
+    budget = (CPU_TILE_BYTES if on_cpu else GPU_TILE_BYTES) // (at_once * like.element_size())
     rows = min(n, CPU_TILE_ROWS if on_cpu else math.isqrt(budget))
     cols = min(m, max(1, budget // rows))
     return _cuts(batch, max(1, budget // (rows * cols))), _cuts(n, rows), _cuts(m, cols)
