@@ -115,7 +115,11 @@ OPTIONS = {  # the first is the fastest on an H200
     "sums": [Blocks(128, 64, 4, 4), Blocks(64, 128, 4, 3), Blocks(64, 64, 4, 2)],
     "lse": [Blocks(128, 64, 4, 3), Blocks(64, 64, 4, 3), Blocks(64, 64, 4, 2)],
     "apply": [Blocks(64, 64, 4, 3), Blocks(128, 32, 4, 3), Blocks(64, 32, 4, 2)],
-    "wide": [Blocks(64, 64, 4, 2), Blocks(32, 32, 4, 2)],  # features in several chunks, or in fp32
+    "wide": [
+        Blocks(64, 64, 4, 3),
+        Blocks(64, 64, 4, 2),
+        Blocks(32, 32, 4, 2),
+    ],  # features in several chunks, or in fp32
 }
 # pairs of points of a problem that tells the options apart, and does not take long
 TELLING = range(2 * 10**9, 2 * 10**11)
