@@ -68,6 +68,11 @@ class RelaxedProblem(CntProblem):
         """Φ of both sides.  (N, D + 2), (M, E + 2)"""
         return _lifted(self.x, self.x_norms), _lifted(self.y, self.y_norms)
 
+    @cached_property
+    def swaps(self) -> tuple[Tensor, Tensor]:
+        """J of both sides.  (D + 2, D + 2), (E + 2, E + 2)"""
+        return _swap(self.lifted[0]), _swap(self.lifted[1])
+
     def on(self, x: Tensor, y: Tensor, a: Tensor, b: Tensor, fused: FeatureCost | None) -> RelaxedProblem:
         options = self.eps, self.truncation, None, self.unit, self.pair, fused
         return RelaxedProblem(x, y, a, b, *options, self.rho, self.most)
@@ -109,9 +114,8 @@ class RelaxedProblem(CntProblem):
         shifts, weight = tuple(_shift(mean) for mean in _means(gamma)), 2 * self.alpha / self.eps
         G, parts = shifts[0] @ gamma.G @ shifts[1].mT, list[Tensor]()
         for side, (shift, p) in enumerate(zip(shifts, (gamma.p, gamma.q), strict=True)):
-            here, there = self.lifted[side], other.lifted[side] @ shift.mT
-            swap = _swap(here)
-            form = swap @ shift @ _second(here, p) @ shift.mT @ swap  # J P J
+            there, swap = other.lifted[side] @ shift.mT, self.swaps[side]
+            form = swap @ shift @ _second(self.lifted[side], p) @ shift.mT @ swap  # J P J
             cross = (G[:, -1] if side == 0 else G[-1]) @ swap  # (A, -2 v, T)
             form[0, 1:] -= 2 * cross[1:]  # h - 2 (T s - 2 <v, x>) = Φᵀ form Φ
             parts.append(-weight * ((there @ form) * there).sum(1))
@@ -141,9 +145,8 @@ class RelaxedProblem(CntProblem):
         change = Moments(*(there - here for here, there in zip(old, new, strict=True)))
         both, p, q = (torch.stack(pair) for pair in zip(old, change, strict=True))
         G = left @ both @ right.mT
-        swaps = tuple(map(_swap, self.lifted))
-        here, curve = self.alpha * -2 * (swaps[0] @ G @ swaps[1] * G).sum((1, 2))
-        for w, z, shift, swap in zip((p, q), self.lifted, (left, right), swaps, strict=True):
+        here, curve = self.alpha * -2 * (self.swaps[0] @ G @ self.swaps[1] * G).sum((1, 2))
+        for w, z, shift, swap in zip((p, q), self.lifted, (left, right), self.swaps, strict=True):
             turned = swap @ shift @ _second(z, w) @ shift.mT  # J P
             squares = self.alpha * (turned * turned.mT).sum((1, 2))
             here, curve = here + squares[0], curve + squares[1]
@@ -253,7 +256,9 @@ def _shift(mean: Tensor) -> Tensor:
     """The matrix of Φ(x) -> Φ(x - mean)."""
     d = len(mean)
     out = torch.eye(d + 2, dtype=mean.dtype, device=mean.device)
-    out[1:-1, 0], out[-1, 1:-1], out[-1, 0] = -mean, -2 * mean, mean @ mean
+    out[1:-1, 0] -= mean
+    out[-1, 1:-1].sub_(mean, alpha=2)
+    out[-1, 0] += mean @ mean
     return out
 
 

@@ -95,7 +95,7 @@ class Potentials(NamedTuple):
 
 
 CHECK_EVERY = 5  # steps between two looks at the marginal error on a GPU: each look waits for the device
-CHECK_TOGETHER = 20  # where all of them are one launch
+CHECK_TOGETHER = 20  # where all of them are one launch, and later a quarter of the steps so far
 LOOSE = 0.5  # misplaced mass of a plan that is too far from any coupling to go on from
 TRUNCATE_EVERY = 10  # steps between two updates of the lists of tiles
 
@@ -129,16 +129,12 @@ def sinkhorn(
         z, _, _, error = advance(hot, to, (z / t, z / t, fresh, error))
         z = t * _rescue(z, error, hot, to, safe)[0]
     ahead, age = (start.ahead, start.age) if not heat else (None, None)
-    state = (
-        z,
-        (z if ahead is None else to.begin(ahead)).clone(),
-        fresh if age is None else age,
-        error,
-    )  # a step may overwrite it
+    ahead = (z if ahead is None else to.begin(ahead)).clone()
+    state: State = z, ahead, fresh if age is None else age, error  # a step may overwrite it
     used, graph = score if options.update == "standard" else cached(score), graph or StepGraph()
     truncates = score.truncates and options.update != "standard"
     together = None if truncates else _together(score, to, state, options.update)
-    look = 1 if z.device.type != "cuda" else CHECK_EVERY if together is None else CHECK_TOGETHER
+    look = CHECK_EVERY if z.device.type == "cuda" else 1
     n, steps = 0, together
     while n < options.steps:  # for n = 0 to n_inner - 1
         if truncates and (n == 0 or n % TRUNCATE_EVERY == 1):
@@ -146,6 +142,7 @@ def sinkhorn(
         if steps is None or (n == 1 and together is None):
             worth = not truncates and options.steps - n >= 3 * look
             steps = graph.steps(advance, used, to, state, worth, first=n == 0)
+        look = look if together is None else max(CHECK_TOGETHER, n // 4)
         take = 1 if n == 0 else min(look, options.steps - n)
         state, n = steps(state, take), n + take  # f, g <- f', g'
         z, ahead, age, error = state
