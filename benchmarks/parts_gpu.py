@@ -48,6 +48,8 @@ def main() -> None:
             row = {"points": str(n), "what": name, "s": f"{seconds:.3f}", "steps": steps, "status": sol.status.name}
             rows.append(row | {"value": f"{sol.value:.6f}"} | {k: f"{v:.3f}" for k, v in sol.stats.seconds.items()})
             print(rows[-1], flush=True)
+            del sol
+        del x, y, features
     for n in options.loss:
         x, y = (z.requires_grad_() for z in surface_pair("human", n, 0, device))
         loss = gromap.GromovLoss(epsilon=1e-2, reach=0.3, debias=False)
