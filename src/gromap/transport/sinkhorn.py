@@ -150,7 +150,7 @@ def sinkhorn(
         if worst == torch.inf or (worst > LOOSE and n == options.steps and options.update == "accelerated"):
             lost = (error > LOOSE)[..., None]
             z, error = _rescue(z, error, score, to, safe)
-            state = z, torch.where(lost, z, ahead), age.masked_fill(lost, -1.0), error
+            state = z, torch.where(lost, z, ahead), torch.where(lost, fresh, age), error
         elif options.tol is not None and worst <= options.tol:
             break
     z, ahead, age, error = (t.clone() for t in state)

@@ -115,11 +115,8 @@ OPTIONS = {  # the first is the fastest on an H200
     "sums": [Blocks(128, 64, 4, 4), Blocks(64, 128, 4, 3), Blocks(64, 64, 4, 2)],
     "lse": [Blocks(128, 64, 4, 3), Blocks(64, 64, 4, 3), Blocks(64, 64, 4, 2)],
     "apply": [Blocks(64, 64, 4, 3), Blocks(128, 32, 4, 3), Blocks(64, 32, 4, 2)],
-    "wide": [
-        Blocks(64, 64, 4, 3),
-        Blocks(64, 64, 4, 2),
-        Blocks(32, 32, 4, 2),
-    ],  # features in several chunks, or in fp32
+    "short": [Blocks(64, 64, 4, 3), Blocks(64, 64, 4, 2), Blocks(32, 32, 4, 2)],  # a whole chunk and part of another
+    "wide": [Blocks(64, 64, 4, 2), Blocks(64, 64, 4, 3), Blocks(32, 32, 4, 2)],  # several, or features in fp32
 }
 # pairs of points of a problem that tells the options apart, and does not take long
 TELLING = range(2 * 10**9, 2 * 10**11)
@@ -130,8 +127,7 @@ T = TypeVar("T")
 def _tuned(kind: str, z: _Operands, run: Callable[[Blocks], T]) -> T:
     """Run a kernel with the fastest of its options, as timed once per kind of problem; the
     first, until a problem can tell."""
-    wide = z.q.shape[-1] > FEATURE_CHUNK or z.q.dtype == torch.float32
-    options = OPTIONS["wide" if wide else kind]
+    options = OPTIONS[_shape_of(z.q) or kind]
     key = (kind, z.q.shape[-1], z.q.dtype, z.active and z.active.sizes, z.q.device)
     with torch.cuda.device_of(z.q):
         if key not in _best and z.q.is_cuda and z.count * z.n * z.m in TELLING:
@@ -144,6 +140,13 @@ def _tuned(kind: str, z: _Operands, run: Callable[[Blocks], T]) -> T:
             except OutOfResources:  # a smaller card
                 continue
         return run(options[-1])
+
+
+def _shape_of(q: Tensor) -> str | None:
+    """How features differ from a single chunk in fp16."""
+    if q.dtype == torch.float16 and q.shape[-1] < 2 * FEATURE_CHUNK:
+        return "short" if q.shape[-1] > FEATURE_CHUNK else None
+    return "wide"
 
 
 def _milliseconds(run: Callable[[], Any]) -> float:
