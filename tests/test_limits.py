@@ -180,6 +180,28 @@ def test_ctrl_c_leaves_the_best_state(method):
     assert again.history["energy"][0] <= seen[0]
 
 
+@pytest.mark.parametrize("given", [{"reach": 0.2}, {"reach": (None, 0.0)}, {"mass": 0.8}], ids=str)
+@pytest.mark.parametrize("method", ["cnt", "multiscale"])
+def test_ctrl_c_keeps_which_parts_are_matched(method, given):
+    x, y = surface(300, 0), surface(280, 1)[:200]
+    seen = []
+
+    def press(event):
+        seen.append(event.value)
+        if len(seen) == 3:
+            raise KeyboardInterrupt
+
+    options = {"epsilon": 5e-3, "method": method, **given}
+    whole = solve(x, y, init="zero", **options)
+    with pytest.raises(Interrupted) as caught:
+        solve(x, y, init="zero", callback=press, **options)
+    state = caught.value.state
+    assert [len(z) for z in state.moments[1:]] == [300, 200]
+    again = solve(x, y, init=state, **options)
+    assert again.history["energy"][0] == pytest.approx(seen[2], rel=0.1)  # without the momentum
+    assert again.value == pytest.approx(whole.value, rel=1e-2)
+
+
 def test_ctrl_c_during_the_search(monkeypatch):
     x, y = surface(500, 0), surface(480, 1)
     real, calls = Clouds.step, []

@@ -48,6 +48,8 @@ class State:
     gamma: Tensor | None = None  # (D, E); None where nothing was embedded
     f: Tensor | None = None  # (N,)
     g: Tensor | None = None  # (M,)
+    # of an interrupted solve whose marginals are not fixed: what else is known of its plan
+    moments: tuple[Tensor, ...] | None = None
 
     @property
     def is_empty(self) -> bool:

@@ -153,8 +153,9 @@ def match(
         if reason is None and epsilon is not None and sol.status is not Status.STOPPED:
             sol = _refined(sol, x, y, seed, callback)
     except Interrupted as error:
-        if error.state.is_empty or (sol is not None and sol.plan.wanted is not None):
-            return _kept(sol)  # a state does not know which parts are matched
+        parts = sol is not None and sol.plan.wanted is not None
+        if error.state.is_empty or (parts and error.state.moments is None):
+            return _kept(sol)  # a linear map does not know which parts are matched
         _tell(callback, "keep the best so far; Ctrl-C again to leave at once")
         best = solve(x, y, epsilon=temperature, init=error.state, max_iter=1, **given)
         return replace(best, status=Status.INTERRUPTED)

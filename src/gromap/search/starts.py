@@ -32,6 +32,7 @@ from gromap.search.search import Search
 from gromap.search.start_plan import start_plan
 from gromap.solvers.embedded import CntProblem, map_of_plan
 from gromap.solvers.protocol import Begin, Loop, Problem, Start
+from gromap.solvers.relaxed import Moments, RelaxedProblem
 from gromap.transport import Dense
 from gromap.transport.marginals import half_step
 from gromap.transport.sinkhorn import Potentials
@@ -242,6 +243,27 @@ class Moved:
         return Begin(problem.start(problem.a.new_zeros(0), self.plan), duals, settled=self.duals is not None)
 
 
+@dataclass(frozen=True, eq=False)
+class Resumed:
+    """Where a solve of the same points was interrupted whose marginals are not fixed."""
+
+    state: State
+
+    on_all_points = True
+
+    def begin(self, problem: Problem, coarse: Problem, loop: Loop) -> Begin:
+        state = self.state
+        assert state.moments is not None
+        assert state.f is not None
+        assert state.g is not None
+        gamma = Moments(*(z.to(problem.a.device) for z in state.moments))
+        if not isinstance(problem, RelaxedProblem) or not problem.holds(gamma):
+            assert state.gamma is not None
+            return LinearMap(state.gamma).begin(problem, coarse, loop)
+        duals = Potentials((state.f / problem.eps).to(problem.a), (state.g / problem.eps).to(problem.b))
+        return Begin(gamma, duals, settled=True)
+
+
 def as_start(init: Any, pair: Pair, method: str = "") -> Start:
     """The start that `init=` stands for.  method: the name of the solver that is to go on from
     it."""
@@ -266,6 +288,8 @@ def _of_solution(init: Solution | State, pair: Pair, method: str) -> Start:
     duals = None if state.f is None or state.g is None else Potentials(state.f, state.g)
     if pair.relaxed and plan is not None and fits:
         return Moved(plan, None if plan.wanted is None else duals)
+    if pair.relaxed and state.moments is not None and tuple(map(len, state.moments[1:])) == pair.shape:
+        return Resumed(state)
     if not pair.relaxed and duals is not None and (len(duals.f), len(duals.g)) == pair.shape:
         return Continued(state, plan if fits else None)
     if not pair.relaxed and isinstance(init, Solution) and fits:

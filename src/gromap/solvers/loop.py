@@ -249,4 +249,4 @@ def state_of(problem: Problem, gamma: Any, duals: Potentials, energy: Tensor) ->
         return State(gamma[int(energy.argmin()) if energy.ndim else 0])
     f, g = duals.f, duals.g
     matrix = problem.matrix(gamma, problem.plan(problem.score(gamma), f, g))
-    return State(matrix) if problem.primal else State(matrix, problem.eps * f, problem.eps * g)
+    return State(matrix) if problem.primal else State(matrix, problem.eps * f, problem.eps * g, problem.moments(gamma))

@@ -100,6 +100,10 @@ class Problem(ABC):
     def evaluate(self, gamma: Any, plan: Plan) -> tuple[float, float]:
         """L(π) and KL(π | α⊗β) for a plan as it is returned."""
 
+    def moments(self, gamma: Any) -> tuple[Tensor, ...] | None:
+        """What is known of a plan beside its linear map, where marginals are not fixed."""
+        return None
+
     alpha = 1.0  # what L counts, the features count the rest
 
     def feature_value(self, plan: Plan) -> float:

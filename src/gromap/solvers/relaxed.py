@@ -83,6 +83,13 @@ class RelaxedProblem(CntProblem):
             return self.correlate(None, plan.score.full, plan.u, plan.v)[0]
         return self.product(self.a, self.b, gamma)
 
+    def moments(self, gamma: Moments) -> tuple[Tensor, ...]:
+        return tuple(gamma)
+
+    def holds(self, gamma: Moments) -> bool:
+        """Whether these are moments of a plan between these points, in these axes."""
+        return gamma.G.shape == tuple(z.shape[1] for z in self.lifted)
+
     def moments_of(self, pi: Tensor) -> Moments:
         """Those of a plan that is written down."""
         p, q = pi.sum(1).double(), pi.sum(0).double()
