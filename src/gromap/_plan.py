@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from gromap import _check
+from gromap._threads import side_by_side
 from gromap._torch import split, untyped
 from gromap.transport import Score, tiles
 
@@ -126,14 +127,20 @@ class Plan:
         pairs = zip(self.sums, self.wanted or (self.a, self.b), strict=True)
         return sum(float((s.double() - w.double()).abs().sum()) for s, w in pairs)
 
+    def some_means(self, rows: Tensor, w: Tensor) -> Tensor:
+        """The averages of a few rows, each of which is written down: as `conditional_mean`."""
+        full = self.score.full
+        parts = list(split(rows, max(1, PIECE // len(self.v))))
+        return torch.cat(side_by_side(lambda i: (full.rows(i) + self.v).softmax(-1) @ w, parts))
+
     def conditional_mean(self, w: Any) -> Any:
         """Σ_j π_ij w_j / Σ_j π_ij: each row's average, also where its weight is zero."""
         flat, tail = self._values(w)
         full, values = self.score.full, torch.cat([flat, torch.ones_like(flat[:, :1])], 1)
         out = full.apply(-full.lse(self.v), self.v, values)
-        lost = ((out[:, -1] - 1).abs() < LOST).logical_not_()  # the mass is one, or NaN
-        for i in split(lost.nonzero()[:, 0], max(1, PIECE // len(self.v))):
-            out[i] = (full.rows(i) + self.v).softmax(-1) @ values
+        lost = ((out[:, -1] - 1).abs() < LOST).logical_not_().nonzero()[:, 0]  # the mass is one, or NaN
+        if len(lost):
+            out[lost] = self.some_means(lost, values)
         return self._out(out[:, :-1] / out[:, -1:], tail)
 
     def majority(self, labels: Any) -> tuple[Any, Any]:

@@ -244,6 +244,14 @@ class Solution:
             return _check.to_array(self.refined[1], self.plan.numpy)
         return _map(self.plan.T, None if self.sides is None else self.sides[0], how)
 
+    def images(self, some: np.ndarray) -> np.ndarray:
+        """Where some points of X go: of `map("mean")` these rows alone, at the price of these rows
+        alone."""
+        assert self.sides is not None
+        places, plan = _place(self.sides[1]).to(self.plan.v), self.plan
+        means = plan.some_means(from_numpy(some).to(places.device), places)
+        return nearest(means, places).cpu().numpy()
+
     @property
     def p2p_12(self) -> Any:
         """`map()`, by the name that mesh people know.  (N,)"""
