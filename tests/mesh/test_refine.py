@@ -13,7 +13,8 @@ from scipy.spatial import KDTree
 import gromap
 from gromap.datasets import humans
 from gromap.mesh import Mesh, match
-from gromap.mesh.refine import _nearest, _Side, eigenfunctions, refine
+from gromap.mesh.eigenfunctions import eigenfunctions, refined
+from gromap.mesh.refine import _nearest, _Side, refine
 from tests.mesh.test_embedding import grid
 
 PAIR = humans()
@@ -54,6 +55,19 @@ def test_a_blurred_map_becomes_sharp_in_both_directions():
     assert found.near[found.modes] == min(found.near.values()) < 0.5 * found.near[0]
 
 
+def test_large_meshes_are_refined_on_decimated_ones(monkeypatch):
+    """The map of all vertices is as good as without, and not one of the few."""
+    target, where = shuffled(PAIR.target)
+    right = where[nearest(PAIR.target, PAIR.direct)]
+    start = nearest(target, target.vertices[right] + 0.05 * np.random.default_rng(1).normal(size=(4000, 3)))
+    monkeypatch.setattr("gromap.mesh.refine.VERTICES", 2000)
+    found = refine(PAIR.source, target, start)
+    assert found.maps is not None
+    there, back = found.maps
+    assert error(there, target, PAIR.direct) < 0.01
+    assert min(len(np.unique(there)), len(np.unique(back))) > 2500
+
+
 def test_a_map_that_is_right_is_kept():
     copy, where = shuffled(PAIR.source)
     found = refine(PAIR.source, copy, where)
@@ -74,7 +88,7 @@ def test_near_distances_do_not_praise_a_wrong_map():
 def test_walks_end_at_the_nearest_vertex_or_next_to_it():
     x, y = (_Side.of(mesh, 50, 0, "cpu") for mesh in (PAIR.source, PAIR.target))
     turn = torch.linalg.qr(torch.randn(50, 50))[0]
-    found = _nearest(x.modes, y, turn)
+    found = _nearest(x.modes, y, y.modes @ turn)
     dense = torch.cdist(x.modes, y.modes @ turn)
     least = dense.min(1).values
     assert (dense.gather(1, found[:, None])[:, 0] < 1.05 * least + 1e-4).float().mean() > 0.9
@@ -89,6 +103,17 @@ def test_eigenfunctions_are_those_of_the_laplacian():
     for k, wave in enumerate([np.ones(800), np.cos(np.pi * x), np.cos(2 * np.pi * x)]):
         assert abs(phi[:, k] @ (area * wave)) / np.sqrt(area @ wave**2) > 0.98
     assert y.max() == 1
+
+
+def test_eigenfunctions_come_from_rough_ones():
+    mesh = grid(40, 20)
+    phi, area = eigenfunctions(mesh, 30)
+    rough = np.repeat(phi[::2], 2, axis=0)[:800]
+    found = refined(mesh, rough)
+    assert found.T @ (area[:, None] * found) == pytest.approx(np.eye(30), abs=1e-4)
+    for k in (10, 20):
+        off = found[:, :k] - phi @ (phi.T @ (area[:, None] * found[:, :k]))
+        assert np.sqrt(area @ off**2).max() < 0.1
 
 
 def test_vertices_without_faces_follow_their_neighbors():
@@ -127,6 +152,8 @@ def test_a_match_of_meshes_is_refined_and_says_so(tmp_path):
     searched = match(PAIR.source, target, cost="biharmonic", refine=False)
     assert searched.refined is None
     assert np.array_equal(searched.map(), sol.map("mean"))
+    some = np.array([3999, 5, 5, 0])
+    assert np.array_equal(searched.images(some), searched.map()[some])
 
 
 @pytest.mark.parametrize(

@@ -26,8 +26,7 @@ from gromap._stats import Stats
 from gromap.mesh.descriptors import pair_of_descriptors
 from gromap.mesh.io import read_mesh
 from gromap.mesh.mesh import Mesh
-from gromap.mesh.refine import LEAST, PER_MODE, most_modes
-from gromap.mesh.refine import refine as refine_map
+from gromap.mesh.refine import LEAST, PER_MODE, most_modes, refine_from
 from gromap.search.chirality import CLEAR, normals_of, orientation
 from gromap.search.search import Search
 from gromap.solvers.protocol import Callback
@@ -180,9 +179,8 @@ def _refined(sol: Solution, x: Space, y: Space, seed: int, callback: Callback | 
     assert x.mesh is not None
     assert y.mesh is not None
     begin = time.perf_counter()
-    start = replace(sol, plan=replace(sol.plan, numpy=True)).map("mean")
-    found = refine_map(
-        x.mesh, y.mesh, start, seed=seed, device=x.device, tell=lambda text: _tell(callback, f"refine, {text}")
+    found = refine_from(
+        x.mesh, y.mesh, sol.images, seed=seed, device=x.device, tell=lambda text: _tell(callback, f"refine, {text}")
     )
     known = {str(k): off for k, off in found.near.items()}
     seconds = sol.stats.seconds | {"refine": time.perf_counter() - begin}

@@ -7,7 +7,8 @@ A and B are the eigenfunctions of both sides, C the functional map, A C ≈ B∘
     2  T(i)    the nearest B_j Cᵀ of A_i, and back the nearest A_i C of B_j
 
 between some thousand samples of each side, which makes a step as fast for large meshes as for small
-ones (Magnet & Ovsjanikov 2023). All vertices follow at the end.
+ones (Magnet & Ovsjanikov 2023). Eigenfunctions and near distances are those of meshes decimated to
+16,000 vertices, where waves are still ten times as long as edges. All vertices follow at the end.
 
 A map that was in the wrong place stays there, and one that was right may be spoilt where the
 shapes are too different. So that of least near distortion is kept, the one given included:
@@ -19,13 +20,11 @@ which tells, without any truth, which of several maps is better.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import scipy.sparse
-import scipy.sparse.linalg
 import torch
 from scipy.spatial import KDTree
 from torch import Tensor
@@ -33,7 +32,8 @@ from torch import Tensor
 from gromap._threads import one_thread, side_by_side
 from gromap._torch import from_numpy, split, untyped
 from gromap.mesh.clean import components
-from gromap.mesh.embedding import decimate, factor, laplacian
+from gromap.mesh.eigenfunctions import eigenfunctions, refined
+from gromap.mesh.embedding import decimate
 from gromap.mesh.mesh import Mesh
 from gromap.mesh.paths import Near
 from gromap.transport import LowRank
@@ -47,9 +47,10 @@ PER_MODE = 13
 LEAST = 30  # eigenfunctions from which there is anything to gain
 NEIGHBORS = 12  # of a vertex, at most, that a walk looks at
 WALKS = 4  # samples that a walk to the nearest vertex begins at: 1 misses a sixth of them, 4 a thirtieth
-AT_ONCE = 2048  # vertices that walk side by side
-SHIFT = 25.0  # of eigenvalues of a shape of area 1, of which the k-th is about 4πk: to be inverted
+AT_ONCE = 512  # vertices that walk side by side, within the cache of a core
+VERTICES = 16_000  # of the decimated meshes
 Tell = Callable[[str], Any]
+Images = Callable[[np.ndarray], np.ndarray]  # of some vertices of the source, vertices of the target
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,6 +89,19 @@ def refine(
     >>> found.near[found.modes] < 0.5 * found.near[0]
     True
     """
+    return refine_from(source, target, lambda some: match[some], seed=seed, device=device, tell=tell)
+
+
+def refine_from(
+    source: Mesh,
+    target: Mesh,
+    images: Images,
+    *,
+    seed: int = 0,
+    device: torch.device | str = "cpu",
+    tell: Tell | None = None,
+) -> Refined:
+    """The same from a map of which a few thousand images are asked for, once."""
     most, tell = most_modes(source, target), tell or (lambda text: None)
     if most < LEAST:
         raise ValueError(
@@ -95,91 +109,118 @@ def refine(
             f"{len(source.vertices)} and {len(target.vertices)} vertices."
         )
     with one_thread():
-        return _refine(source, target, match, most, seed, device, tell)
+        return _refine(source, target, images, most, seed, device, tell)
 
 
 def _refine(
-    source: Mesh, target: Mesh, match: np.ndarray, most: int, seed: int, device: torch.device | str, tell: Tell
+    source: Mesh, target: Mesh, images: Images, most: int, seed: int, device: torch.device | str, tell: Tell
 ) -> Refined:
     tell(f"{most} eigenfunctions of both meshes")
-    sides = side_by_side(lambda mesh: _Side.of(mesh, most, seed, device), (source, target))
-    x, y = sides
-    start = from_numpy(y.place[match[x.used]]).to(device)
+    x, y = side_by_side(lambda mesh: _Side.of(mesh, most, seed, device), (source, target))
     tell("functional maps")
-    found = _zoom(x, y, start, most)
     near = Near(x.mesh, y.mesh, seed)
     looked = from_numpy(near.looked).to(device)
-    ends = {0: start[looked]} | {k: _nearest(x.modes[looked, :k], y, C.mT) for k, C in found.items()}
-    off = {k: near.distortion(end.cpu().numpy()) for k, end in ends.items()}
+    start = from_numpy(y.nearby(images(x.vertices(torch.cat([x.samples, looked]))))).to(device)
+    first, given = start[: len(x.samples)], start[len(x.samples) :]
+    kept = {k for k in KEPT if k < most} | {most}
+    levels = [*sorted({*range(FIRST, most, STEP), *kept}), *[most] * LAST]
+    found = _zoom(x.modes[x.samples], y.modes[y.samples], y.modes[first], (x.areas, y.areas), levels)
+    ends = {k: _nearest(x.modes[looked, :k], y, y.modes[:, :k] @ found[k].mT) for k in sorted(kept)}
+    off = {k: near.distortion(end.cpu().numpy()) for k, end in ({0: given} | ends).items()}
     best = min(off, key=lambda k: off[k])
     if best == 0:
         return Refined(None, 0, off)
     tell(f"maps of all vertices by {best} eigenfunctions")
-    C = found[best]
-    there = _nearest(x.modes[:, :best], y, C.mT), _nearest(y.modes[:, :best], x, C)
-    maps = [b.used[z.cpu().numpy()][a.place] for z, a, b in zip(there, sides, sides[::-1], strict=True)]
-    return Refined((maps[0], maps[1]), best, off)
+    A, B, C = x.modes[:, :best], y.modes[:, :best], found[best]
+    there, back = _nearest(A, y, B @ C.mT), _nearest(B, x, A @ C)
+    if not (x.is_whole and y.is_whole):
+        there, back = _on_whole(x, y, there, back, best)
+    return Refined((x.of_old(there, y), y.of_old(back, x)), best, off)
+
+
+def _on_whole(x: _Side, y: _Side, there: Tensor, back: Tensor, most: int) -> tuple[Tensor, Tensor]:
+    """The maps of all vertices, from those of the decimated meshes: by the eigenfunctions of the
+    whole ones, over whose edges each vertex walks from where its neighbors go."""
+    A, B = side_by_side(lambda side: side.all_modes(most), (x, y))
+    at, to = x.anchors[x.samples], y.anchors[y.samples]
+    C = _zoom(A[at], B[to], B[y.anchors[there[x.samples]]], (x.areas, y.areas), [most] * LAST)[most]
+    rings = (from_numpy(side.whole.ring(NEIGHBORS)).to(A.device) for side in (y, x))
+    starts = y.anchors[there[x.home]], x.anchors[back[y.home]]
+    pairs = (A, B @ C.mT), (B, A @ C)
+    found = [_walks(*pair, start, ring) for pair, start, ring in zip(pairs, starts, rings, strict=True)]
+    return found[0], found[1]
 
 
 @dataclass(frozen=True, eq=False)
 class _Side:
-    """One of both meshes, of area one, without vertices that have no faces."""
+    """One of both meshes, of area one, without vertices that have no faces, and decimated."""
 
-    mesh: Mesh
+    whole: Mesh
     used: np.ndarray  # the old vertex of each
     place: np.ndarray  # for each old vertex the nearest one of these
+    mesh: Mesh  # decimated
+    anchors: Tensor  # (n,) the vertex of `whole` at each
+    home: Tensor  # (N, WALKS) for each vertex of `whole` the nearest ones of these, the first its own
     modes: Tensor  # (n, K) float32
-    samples: Tensor  # (S,)
+    samples: Tensor  # (S,) some of these
     areas: Tensor  # (S,) around each sample
     ring: Tensor  # (n, W) neighbors of each vertex, and itself where there are fewer
 
     @classmethod
     def of(cls, mesh: Mesh, modes: int, seed: int, device: torch.device | str) -> _Side:
         used, faces = np.unique(mesh.faces, return_inverse=True)
-        place: np.ndarray = np.asarray(KDTree(mesh.vertices[used]).query(mesh.vertices)[1])
-        place[used] = np.arange(len(used))  # also where two vertices coincide
+        place = _nearest_of(mesh.vertices, used)[:, 0]
         unit = np.sqrt(mesh.area) or 1.0
-        mesh = Mesh(mesh.vertices[used].astype(np.float64) / unit, faces.reshape(-1, 3))
+        whole = Mesh(mesh.vertices[used].astype(np.float64) / unit, faces.reshape(-1, 3))
+        mesh, anchors = decimate(whole, components(whole)[1], VERTICES, seed)
         phi, area = eigenfunctions(mesh, modes, seed)
         _, samples = decimate(mesh, components(mesh)[1], SAMPLES, seed)
-        owner = KDTree(mesh.vertices[samples]).query(mesh.vertices)[1]
+        owner = _nearest_of(mesh.vertices, samples)[:, 0]
         areas = np.bincount(owner, area, len(samples)).astype(np.float32)
-        tensors = (from_numpy(z).to(device) for z in (phi, samples, areas, mesh.ring(NEIGHBORS)))
-        return cls(mesh, used, place, *tensors)
+        home = _nearest_of(whole.vertices, anchors, WALKS)
+        tensors = (from_numpy(z).to(device) for z in (anchors, home, phi, samples, areas, mesh.ring(NEIGHBORS)))
+        return cls(whole, used, place, mesh, *tensors)
+
+    @property
+    def is_whole(self) -> bool:
+        return len(self.anchors) == len(self.home)
+
+    def vertices(self, some: Tensor) -> np.ndarray:
+        """The old vertices at some of the decimated mesh."""
+        return self.used[self.anchors[some].cpu().numpy()]
+
+    def nearby(self, vertices: np.ndarray) -> np.ndarray:
+        """The vertices of the decimated mesh next to some old ones."""
+        return self.home[:, 0].cpu().numpy()[self.place[vertices]]
+
+    def of_old(self, ends: Tensor, other: _Side) -> np.ndarray:
+        """A map of all vertices of `whole`, as one between those that were given."""
+        return other.used[ends.cpu().numpy()][self.place]
+
+    def all_modes(self, count: int) -> Tensor:
+        """The first eigenfunctions of `whole`.  (N, count)"""
+        modes = self.modes[:, :count]
+        if self.is_whole:
+            return modes
+        return from_numpy(refined(self.whole, modes[self.home[:, 0]].cpu().numpy())).to(modes)
 
 
-def eigenfunctions(mesh: Mesh, count: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """The first eigenfunctions of the Laplacian, ∫ φ² = 1 over a surface of area one, to three
-    digits, and the areas of the vertices.  (N, count) float32, (N,)
-
-    Those of the inverse of √M⁻¹ L √M⁻¹ + a shift: sums in single precision are twice as fast.
-    """
-    stiff, area = laplacian(mesh)
-    area = area / area.sum()
-    root, solve = np.sqrt(area), factor(stiff + SHIFT * scipy.sparse.diags_array(area))
-    apply = lambda v: (root * solve(root * v.ravel())).astype(np.float32)  # noqa: E731
-    inverse: Any = scipy.sparse.linalg.LinearOperator(stiff.shape, matvec=apply, dtype=np.float32)  # type: ignore[call-arg]
-    start = np.random.default_rng(seed).normal(size=len(area)).astype(np.float32)
-    basis = min(len(area), max(count + 20, count * 6 // 5))
-    options: dict[str, Any] = {"which": "LM", "v0": start, "tol": 1e-2, "ncv": basis}
-    theta, v = scipy.sparse.linalg.eigsh(inverse, count, **options)
-    return (v[:, np.argsort(-theta)] / root[:, None]).astype(np.float32), area
+def _nearest_of(points: np.ndarray, some: np.ndarray, count: int = 1) -> np.ndarray:
+    """The nearest of some points, for each; for these themselves.  (N, count)"""
+    found = np.asarray(KDTree(points[some]).query(points, count)[1]).reshape(len(points), count)
+    found[some, 0] = np.arange(len(some))  # also where two coincide
+    return found
 
 
-def _zoom(x: _Side, y: _Side, start: Tensor, most: int) -> dict[int, Tensor]:
-    """Functional maps of so many eigenfunctions; start: (n,) for each vertex of x one of y."""
-    A, B = x.modes[x.samples], y.modes[y.samples]
-    P, Q, weight = A, y.modes[start[x.samples]], x.areas
-    found = dict[int, Tensor]()
-    kept = {k for k in KEPT if k < most} | {most}
-    levels = sorted({*range(FIRST, most, STEP), *kept})
-    for k in [*levels, *[most] * LAST]:
+def _zoom(A: Tensor, B: Tensor, Q: Tensor, areas: tuple[Tensor, Tensor], levels: Sequence[int]) -> dict[int, Tensor]:
+    """The functional map of each number of eigenfunctions, given these at the samples of both
+    sides, and those of y at the images of the samples of x: A, B and Q."""
+    found, P, weight = dict[int, Tensor](), A, areas[0]
+    for k in levels:
         root = weight.sqrt()[:, None]
-        C = untyped.linalg.lstsq(root * P[:, :k], root * Q[:, :k]).solution
-        if k in kept:
-            found[k] = C
+        C = found[k] = untyped.linalg.lstsq(root * P[:, :k], root * Q[:, :k]).solution
         there, back = _argmin(A[:, :k], B[:, :k] @ C.mT), _argmin(B[:, :k], A[:, :k] @ C)
-        P, Q, weight = torch.cat([A, A[back]]), torch.cat([B[there], B]), torch.cat([x.areas, y.areas])
+        P, Q, weight = torch.cat([A, A[back]]), torch.cat([B[there], B]), torch.cat(areas)
     return found
 
 
@@ -188,19 +229,23 @@ def _argmin(x: Tensor, y: Tensor) -> Tensor:
     return LowRank(x.contiguous(), y).argmax(-y.square().sum(1) / 2)
 
 
-def _nearest(x: Tensor, side: _Side, C: Tensor) -> Tensor:
-    """For each row of x about the nearest vertex of a side, with its eigenfunctions times C: from
+def _nearest(x: Tensor, side: _Side, y: Tensor) -> Tensor:
+    """For each row of x about the nearest row of y, one for each vertex of a decimated mesh: from
     the nearest samples, over its edges, as long as that comes nearer.  (n,)"""
-    y = side.modes[:, : len(C)] @ C
-    half = y.square().sum(1) / 2
     samples = y[side.samples]
-    starts = LowRank(x.contiguous(), samples).topk(-half[side.samples], min(WALKS, len(samples)))[1]
+    starts = LowRank(x.contiguous(), samples).topk(-samples.square().sum(1) / 2, min(WALKS, len(samples)))[1]
+    return _walks(x, y, side.samples[starts], side.ring)
+
+
+def _walks(x: Tensor, y: Tensor, starts: Tensor, ring: Tensor) -> Tensor:
+    """The best end of walks over the edges from some vertices, (n, W), for each row of x.  (n,)"""
+    half = y.square().sum(1) / 2
     parts = list(zip(split(x, AT_ONCE), split(starts, AT_ONCE), strict=True))
-    return torch.cat(side_by_side(lambda part: _walk(part[0], y, half, side.samples[part[1]], side.ring), parts))
+    return torch.cat(side_by_side(lambda part: _walk(part[0], y, half, part[1], ring), parts))
 
 
 def _walk(x: Tensor, y: Tensor, half: Tensor, starts: Tensor, ring: Tensor) -> Tensor:
-    """The best end of walks from several vertices, (n, W), for each row of x.  (n,)"""
+    """The same for a few rows; half: those of |y|² / 2."""
     n, walks = starts.shape
     at, rows = starts.reshape(-1), torch.arange(n, device=x.device).repeat_interleave(walks)
     score = (x[rows] * y[at]).sum(1) - half[at]
