@@ -64,4 +64,4 @@ Device = Annotated[str | None, typer.Option(help="cpu or cuda; by default a GPU 
 BenchDevice = Annotated[str, typer.Option("--device", help="cpu, cuda or cuda:1.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace existing results.")]
 Json = Annotated[bool, typer.Option("--json", help="Print report.json, and nothing else, to stdout.")]
-Quiet = Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
