@@ -93,6 +93,9 @@ class Solution:
     sides: tuple[Side, Side] | None = field(default=None, repr=False)  # where the points of X and Y lie, for maps
     #: vertex maps of two meshes, (N,) and (M,), where these are sharper than the plan
     refined: tuple[Tensor, Tensor] | None = field(default=None, repr=False)
+    #: of two meshes the match that exchanges left and right, where it is clearly lower; files do
+    #: not hold it
+    mirrored: Solution | None = field(default=None, repr=False)
     # where nothing was embedded for the solve
     find_gamma: Callable[[], Tensor] | None = field(default=None, repr=False)
 
@@ -121,6 +124,9 @@ class Solution:
             lines.append(f"  search          {len(stats.minima)} {word}{gap}")
         if stats.near_distortion is not None:
             lines.append(f"  refined         {self._refinement()}")
+        if self.mirrored is not None:
+            share = f"{-(stats.mirrored or 0.0):.0%}".replace("%", " %")
+            lines.append(f"  mirrored        a match that exchanges left and right is {share} lower: sol.mirrored")
         return "\n".join([*lines, f"  status          {self.status.value}"])
 
     def _terms(self) -> str:

@@ -20,7 +20,7 @@ from scipy.spatial import KDTree
 import gromap
 from gromap.cli import main
 from gromap.datasets import humans
-from gromap.mesh import Mesh, descriptors, read_mesh, write_mesh
+from gromap.mesh import Mesh, descriptors, read_mesh, recipe, write_mesh
 from gromap.mesh.transfer import pull_back
 from gromap.report.paint import LEFT_OUT
 from tests.mesh.test_outside import mirror_image, solid
@@ -218,10 +218,16 @@ def test_mirror_images_are_matched_as_such_where_that_is_allowed(tmp_path, capsy
     assert main([*words, str(tmp_path / "kept")]) == 0
     note = capsys.readouterr().err
     assert "exchanges left and right" in note
-    assert "lower in energy, and was left out" in note
-    kept = facts_of(tmp_path / "kept")["left_and_right"]
+    assert "lower in energy, and was kept beside this one" in note
+    facts = facts_of(tmp_path / "kept")
+    kept = facts["left_and_right"]
     assert kept["word"] == "kept"
     assert kept["mirrored"] < -0.05
+    assert facts["mirrored"]["hand"] < -0.3
+    assert "mirrored_map.txt" in facts["files"]
+    assert "mirrored_map.txt" in (tmp_path / "kept" / "report.html").read_text(encoding="utf-8")
+    beside = np.loadtxt(tmp_path / "kept" / "mirrored_map.txt", int)
+    assert gromap.load(tmp_path / "kept" / "mirrored.safetensors").value == facts["mirrored"]["value"]
     assert main([*words, str(tmp_path / "allowed"), "--allow-mirror"]) == 0
     assert "left and right" not in capsys.readouterr().err
     allowed = facts_of(tmp_path / "allowed")["left_and_right"]
@@ -229,6 +235,10 @@ def test_mirror_images_are_matched_as_such_where_that_is_allowed(tmp_path, capsy
     match = np.loadtxt(tmp_path / "allowed" / "map.txt", int)
     other = mirror_image(one).vertices
     assert np.linalg.norm(other[match] - other, axis=1).mean() < 0.1
+    assert np.linalg.norm(other[beside] - other, axis=1).mean() < 0.1
+    assert not (tmp_path / "allowed" / "mirrored_map.txt").exists()
+    assert main([*words, str(tmp_path / "kept"), "--allow-mirror", "--force"]) == 0
+    assert not (tmp_path / "kept" / "mirrored_map.txt").exists()  # of the match before
 
 
 @pytest.fixture(scope="module")
@@ -523,7 +533,7 @@ def test_the_folder_is_checked_before_the_long_work(shapes, tmp_path, capsys, mo
     def never(*args, **kwargs):
         raise AssertionError("the work began")
 
-    monkeypatch.setattr(import_module("gromap.mesh.match"), "solve", never)
+    monkeypatch.setattr(recipe, "solve", never)
     monkeypatch.setattr(
         "tempfile.TemporaryFile", lambda dir: (_ for _ in ()).throw(PermissionError(13, "Permission denied"))
     )
@@ -536,7 +546,7 @@ def test_notes_are_one_line_too(shapes, tmp_path, capsys, monkeypatch):
     import warnings
 
     noisy = lambda *args, **kwargs: warnings.warn("two\nlines", stacklevel=1)  # noqa: E731
-    monkeypatch.setattr(import_module("gromap.mesh.match"), "solve", noisy)
+    monkeypatch.setattr(recipe, "solve", noisy)
     with pytest.raises(AttributeError):  # a mistake of ours keeps its traceback
         main(["match", str(shapes / "flat.npy"), str(shapes / "deep.csv"), "--out", str(tmp_path / "out")])
     assert "gromap: note: two lines\n" in capsys.readouterr().err

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import time
 from contextlib import contextmanager
-from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -18,9 +17,9 @@ import pytest
 import gromap
 from gromap.cli import main
 from gromap.cli.show import Show
+from gromap.mesh import recipe
 from gromap.solvers import loop
 
-MATCH = import_module("gromap.mesh.match")  # the module; `gromap.mesh.match` is its function
 MAPS = {"result.safetensors", "map.txt", "map_21.txt"}
 
 
@@ -90,7 +89,7 @@ def test_match_keeps_the_best_so_far(pair, tmp_path, capsys, monkeypatch, stage)
 
 def test_match_keeps_the_warm_solution(pair, tmp_path, capsys, monkeypatch):
     """Ctrl-C where the second solve has nothing to show yet."""
-    real, sols = MATCH.solve, []
+    real, sols = recipe.solve, []
 
     def solve(*args, **options):
         if sols:
@@ -98,7 +97,7 @@ def test_match_keeps_the_warm_solution(pair, tmp_path, capsys, monkeypatch):
         sols.append(real(*args, **options))
         return sols[0]
 
-    monkeypatch.setattr(MATCH, "solve", solve)
+    monkeypatch.setattr(recipe, "solve", solve)
     out = tmp_path / "out"
     assert main(["match", *pair, "--out", str(out), "--epsilon", "1e-4", "--starts", "5"]) == 130
     assert "the best match so far" in said(capsys)
@@ -114,7 +113,7 @@ def test_nothing_to_keep(pair, tmp_path, capsys, monkeypatch):
     out = tmp_path / "out"
     out.mkdir()
     (out / "map.txt").write_text("mine")
-    monkeypatch.setattr(MATCH, "solve", solve)
+    monkeypatch.setattr(recipe, "solve", solve)
     assert main(["match", *pair, "--out", str(out), "--force"]) == 130
     assert said(capsys) == "gromap: interrupted; what was finished is kept."
     assert [path.name for path in out.iterdir()] == ["map.txt"]

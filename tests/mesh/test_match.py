@@ -4,7 +4,6 @@ Ctrl-C gives."""
 from __future__ import annotations
 
 from dataclasses import replace
-from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -13,11 +12,10 @@ import torch
 
 import gromap
 from gromap import Space, Status, solve
-from gromap.mesh import Mesh, match, write_mesh
+from gromap.mesh import Mesh, match, recipe, write_mesh
 from gromap.mesh.descriptors import pair_of_descriptors
+from gromap.mesh.match import auto_cost
 from tests.mesh.test_embedding import grid
-
-MODULE = import_module("gromap.mesh.match")  # the module; `gromap.mesh.match` is its function
 
 
 @pytest.fixture(autouse=True)
@@ -70,13 +68,13 @@ def test_the_recipe_is_a_blurred_search_and_a_sharper_solve():
 
 
 def test_seconds_of_both_solves_are_summed(monkeypatch):
-    real, parts = MODULE.solve, []
+    real, parts = recipe.solve, []
 
     def solve(*args, **options):
         parts.append(real(*args, **options))
         return parts[-1]
 
-    monkeypatch.setattr(MODULE, "solve", solve)
+    monkeypatch.setattr(recipe, "solve", solve)
     sol = match(sheet(), turned(sheet())[0])
     assert len(parts) == 2
     for name in ("embed", "search", "solve"):
@@ -111,7 +109,7 @@ def test_the_default_cost_is_geodesic_on_surfaces_alone():
     mixed = match(source, cloud, refine=False)
     weights = source.vertex_areas()
     assert mixed.value == pytest.approx(solve(source.vertices, source.vertices, a=weights).value, rel=1e-3)
-    assert (MODULE.auto_cost([source, source]), MODULE.auto_cost([source, cloud])) == ("geodesic", "euclidean")
+    assert (auto_cost([source, source]), auto_cost([source, cloud])) == ("geodesic", "euclidean")
 
 
 def test_one_event_for_each_step_and_a_word_for_the_second_solve():
@@ -160,7 +158,7 @@ def test_ctrl_c_before_there_is_a_match_is_one(monkeypatch):
     def press(*args, **options):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(MODULE, "solve", press)
+    monkeypatch.setattr(recipe, "solve", press)
     with pytest.raises(KeyboardInterrupt):
         match(sheet(), grid(), cost="euclidean")
 

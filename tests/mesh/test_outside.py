@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gromap import Event, Status
 from gromap.datasets import humans
 from gromap.mesh import Mesh, match
 from gromap.mesh.outside import outside
@@ -105,13 +106,34 @@ def test_a_mirror_image_is_taken_for_one_where_that_is_allowed():
     assert np.linalg.norm(other.vertices[allowed.map()] - other.vertices, axis=1).mean() < 0.2
     assert allowed.stats.hand is not None
     assert allowed.stats.hand < -0.3
-    with pytest.warns(UserWarning, match=r"exchanges left and right.*allow_mirror=True"):
+    with pytest.warns(UserWarning, match=r"exchanges left and right.*sol.mirrored.*allow_mirror=True"):
         sol = match(mesh, other, **FAST)
     assert sol.stats.hand is not None
     assert sol.stats.mirrored is not None
     assert sol.stats.hand > 0.1
     assert sol.stats.mirrored < -0.05
     assert sol.value_gw > allowed.value_gw
+    assert sol.mirrored is not None  # and is kept beside it
+    assert sol.mirrored.value == pytest.approx(allowed.value, rel=1e-3)
+    assert sol.mirrored.stats.hand == pytest.approx(allowed.stats.hand, abs=0.05)
+    assert (sol.mirrored.map() == allowed.map()).mean() > 0.9
+    assert "mirrored        a match that exchanges left and right is" in str(sol)
+    assert match(mesh, mesh, **FAST).mirrored is None
+    assert allowed.mirrored is None
+
+
+def test_ctrl_c_during_the_match_of_the_other_hand_keeps_the_first():
+    mesh = solid(0.5)
+
+    def press(event: Event) -> None:
+        if str(event).startswith("mirrored, step 1"):
+            raise KeyboardInterrupt
+
+    with pytest.warns(UserWarning, match="was left out"):
+        sol = match(mesh, mirror_image(mesh), callback=press, **FAST)
+    assert (sol.status, sol.mirrored) == (Status.INTERRUPTED, None)
+    assert sol.stats.hand is not None
+    assert sol.stats.hand > 0.1
 
 
 def test_a_body_is_not_matched_front_to_back():

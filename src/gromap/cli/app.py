@@ -131,6 +131,7 @@ def match(
     report.html              both shapes to turn around, and how the match was found
     report.json              all numbers
     result.safetensors       everything, for gromap.load
+    mirrored*                the match that exchanges left and right, where it is clearly lower
     """
     extras = Extras.read(partial, reach, mass, features, alpha)
     options = matching.Options(

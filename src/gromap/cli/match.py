@@ -23,6 +23,9 @@ from gromap.mesh.transfer import colored, pull_back, push, push_labels, sharpen,
 from gromap.report.figures import color_field
 from gromap.report.paint import LEFT_OUT
 
+# of a match that exchanges left and right, and is lower
+MIRRORED = ("mirrored.safetensors", "mirrored_map.txt", "mirrored_map_21.txt")
+
 
 @dataclass(frozen=True)
 class Options:
@@ -58,7 +61,7 @@ def match(paths: tuple[Path, Path], out: Path | None, options: Options, show: Sh
         raise ValueError("--truth measures along the surface, and a cloud has none: give meshes with faces.")
     if truths:  # refuse what is not a map, and meshes without geodesics, before the long work
         quality(np.zeros(n, np.int64), source, target, truths, samples=1)
-    names = ["result.safetensors", "map.txt", "map_21.txt", *carried.files, "report.html", "report.json"]
+    names = ["result.safetensors", "map.txt", "map_21.txt", *MIRRORED, *carried.files, "report.html", "report.json"]
     features = None
     if extras.features is not None:
         with show.stage("describe the shapes"):
@@ -83,6 +86,7 @@ def match(paths: tuple[Path, Path], out: Path | None, options: Options, show: Sh
             there = sol.map()
             folder.write_map(place / "map.txt", there)
             folder.write_map(place / "map_21.txt", sol.inverse_map())
+            _write_mirrored(place, sol.mirrored)
             if sol.status is gromap.Status.INTERRUPTED:
                 raise KeyboardInterrupt("the best match so far, which is not converged")
         measured, kept = None, parts(sol)
@@ -113,11 +117,23 @@ def match(paths: tuple[Path, Path], out: Path | None, options: Options, show: Sh
                 force=True,
             )
         facts = _facts(sol, measured, hand, settings) | {"reach": extras.reach, "kept": _kept(kept)}
-        facts |= {"seconds": show.seconds, "folder": str(place), "files": names}
+        written = [name for name in names if sol.mirrored is not None or name not in MIRRORED]
+        facts |= {"seconds": show.seconds, "folder": str(place), "files": written}
         folder.write_json(place / "report.json", facts)
     hands = _left_and_right(hand, kept is not None, sol.stats.hand is not None)
     said = [str(sol), hands, str(measured) if measured else "", f"wrote {place / 'report.html'}"]
     return facts | {"text": "\n".join(filter(None, said))}
+
+
+def _write_mirrored(place: Path, other: gromap.Solution | None) -> None:
+    """The match that exchanges left and right, if there is one; files of one before are removed."""
+    if other is None:
+        for name in MIRRORED:
+            (place / name).unlink(missing_ok=True)
+        return
+    other.save(place / MIRRORED[0])
+    folder.write_map(place / MIRRORED[1], other.map())
+    folder.write_map(place / MIRRORED[2], other.inverse_map())
 
 
 def _left_and_right(hand: Orientation | None, partly: bool, told: bool) -> str:
@@ -277,6 +293,12 @@ def _facts(
     facts |= {"converged": sol.converged, "status": sol.status.value}
     facts["left_and_right"] = (
         None if hand is None else {"word": hand.word, "hand": hand.hand, "mirrored": sol.stats.mirrored}
+    )
+    other = sol.mirrored
+    facts["mirrored"] = (
+        None
+        if other is None
+        else {"value": other.value, "value_gw": other.value_gw, "hand": other.stats.hand, "status": other.status.value}
     )
     facts["stats"] = sol.stats.facts()
     if measured:

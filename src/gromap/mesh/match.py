@@ -1,13 +1,8 @@
-"""The recipe for two meshes: search at a blurred temperature, then sharpen the map by the
-eigenfunctions of both, or the match at a lower temperature.
-
-The search runs on coarse versions of both shapes. Their grain is visible at low temperatures, where
-it makes minima of its own, and is blurred away at `SEARCH_EPSILON`.
-"""
+"""The match of two meshes, or of files: both as spaces, the recipe, and the match of the other hand
+where that is lower."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -19,21 +14,16 @@ import torch
 from gromap import _check
 from gromap._pair import ALPHA, default_device
 from gromap._progress import Event, Progress
-from gromap._solution import Interrupted, Solution, Status
-from gromap._solve import solve
+from gromap._solution import Solution, Status
 from gromap._space import Space
-from gromap._stats import Stats
 from gromap.mesh.descriptors import pair_of_descriptors
+from gromap.mesh.hands import is_mirrored, lower, reflected, tell_of, with_hand
 from gromap.mesh.io import read_mesh
 from gromap.mesh.mesh import Mesh
-from gromap.mesh.refine import LEAST, PER_MODE, most_modes, refine_from
-from gromap.search.chirality import CLEAR, normals_of, orientation
+from gromap.mesh.recipe import Recipe, kept, prefixed, tell
 from gromap.search.search import Search
 from gromap.solvers.protocol import Callback
 
-SEARCH_EPSILON = 1e-3  # the lowest temperature of the search, and where a map is refined
-SHARP_EPSILON = 3e-4  # of the match, where there is no such map
-LOWER = 0.05  # from which a match that exchanges left and right is better by more than chance
 Shape = Mesh | str | Path | Space
 
 
@@ -93,8 +83,9 @@ def match(
         `sol.stats.not_refined` says why. False: stop after the search.
     allow_mirror
         Distances do not tell left from right. Where both meshes have two sides, minima that
-        exchange left and right are left out, with a warning where one of them is lower by more than
-        5 %: then one mesh may be a mirror image of the other, as right and left bones are. True:
+        exchange left and right are left out. Where one of them is lower by more than 5 %, one mesh
+        may be a mirror image of the other, as right and left bones are: then a warning says so, and
+        that match is kept beside the other one, as `sol.mirrored`, which takes as long again. True:
         the lowest minimum, whatever its hand; `sol.stats.hand` tells it.
     seed
         Of the embeddings and the random starts.
@@ -127,98 +118,33 @@ def match(
     read = [shape if isinstance(shape, Mesh | Space) else read_mesh(shape) for shape in (source, target)]
     if isinstance(features, str):
         one_unit = reach is not None or mass is not None or scale not in ("auto", "each", "radius")
-        _tell(callback, f"{features} of both meshes")
+        tell(callback, f"{features} of both meshes")
         features = _described(read, features, one_unit, seed)
     given: dict[str, Any] = {"scale": scale, "features": features, "alpha": alpha, "feature_cost": feature_cost}
     given |= {"reach": reach, "mass": mass}
     x, y = _spaces(read, _check.pair(cost), _check.pair(dim), seed, device, progress, callback)
     if _check.is_auto(init) and allow_mirror:
         init = Search(chirality=False)
-    warm, sol = max(epsilon or SEARCH_EPSILON, SEARCH_EPSILON), None
-    temperature = warm
+    recipe = Recipe(init, epsilon, refine, seed, progress, given)
+    sol = with_hand(recipe.run(x, y, callback), x, y)
+    if allow_mirror:
+        return sol
+    if lower(sol) and not is_mirrored(sol) and sol.status not in (Status.STOPPED, Status.INTERRUPTED):
+        sol = _with_mirrored(sol, recipe, x, y, callback)
+    tell_of(sol)
+    return sol
+
+
+def _with_mirrored(sol: Solution, recipe: Recipe, x: Space, y: Space, callback: Callback | None) -> Solution:
+    """The same with the match that exchanges left and right: the one with the mirror image of y."""
+    tell(callback, "a match that exchanges left and right, which is lower")
     try:
-        sol = solve(x, y, epsilon=warm, init=init, seed=seed, progress=progress, callback=callback, **given)
-        if not refine or sol.status is Status.STOPPED:
-            return _with_hand(sol, x, y, allow_mirror)
-        reason = unrefined(x, y, sol)
-        if reason is None and epsilon is None:
-            sol = _refined(sol, x, y, seed, callback)
-        if sol.refined is None and (epsilon or SHARP_EPSILON) < warm:
-            temperature = epsilon or SHARP_EPSILON
-            _tell(callback, "sharpen")
-            told = _prefixed("sharpen", callback)
-            end = solve(x, y, epsilon=temperature, init=sol, seed=seed, progress=progress, callback=told, **given)
-            sol = replace(end, stats=_joined(sol.stats, end.stats))
-        if reason is None and epsilon is not None and sol.status is not Status.STOPPED:
-            sol = _refined(sol, x, y, seed, callback)
-    except Interrupted as error:
-        parts = sol is not None and sol.plan.wanted is not None
-        if error.state.is_empty or (parts and error.state.moments is None):
-            return _kept(sol)  # a linear map does not know which parts are matched
-        _tell(callback, "keep the best so far; Ctrl-C again to leave at once")
-        best = solve(x, y, epsilon=temperature, init=error.state, max_iter=1, **given)
-        return replace(best, status=Status.INTERRUPTED)
-    except KeyboardInterrupt:  # between two steps of the solver
-        return _kept(sol)
-    return _with_hand(sol.with_stats(not_refined=reason), x, y, allow_mirror)
-
-
-def unrefined(x: Space, y: Space, sol: Solution) -> str | None:
-    """Why the maps of a match cannot be refined; None where they can."""
-    if x.mesh is None or y.mesh is None or not (len(x.mesh.faces) and len(y.mesh.faces)):
-        return "it takes two meshes with faces"
-    if sol.plan.wanted is not None:
-        return "it takes whole shapes, and this is a match of parts"
-    if most_modes(x.mesh, y.mesh) < LEAST:
-        return f"it takes meshes of {LEAST * PER_MODE} vertices and more"
-    return None
-
-
-def _refined(sol: Solution, x: Space, y: Space, seed: int, callback: Callback | None) -> Solution:
-    """The same with the maps that the eigenfunctions of both meshes find from its own."""
-    assert x.mesh is not None
-    assert y.mesh is not None
-    begin = time.perf_counter()
-    found = refine_from(
-        x.mesh, y.mesh, sol.images, seed=seed, device=x.device, tell=lambda text: _tell(callback, f"refine, {text}")
-    )
-    known = {str(k): off for k, off in found.near.items()}
-    seconds = sol.stats.seconds | {"refine": time.perf_counter() - begin}
-    sol = sol.with_stats(near_distortion=known, refined_modes=found.modes, seconds=seconds)
-    if found.maps is None:
-        return sol
-    there, back = (torch.as_tensor(z, device=x.device) for z in found.maps)
-    return replace(sol, refined=(there, back))
-
-
-def _with_hand(sol: Solution, x: Space, y: Space, allow_mirror: bool) -> Solution:
-    """The same, which knows whether it exchanges left and right; with a warning where it does, or
-    where a match that does is better."""
-    if x.normals is None or y.normals is None or x.mesh is None or y.mesh is None or sol.plan.wanted is not None:
-        return sol
-    points, places = (torch.as_tensor(z.mesh.vertices).double() for z in (x, y) if z.mesh is not None)
-    there, (above, normals) = torch.as_tensor(sol.map()).cpu(), normals_of(x, y)
-    ends = None if normals is None else normals.cpu()[there]
-    hand = orientation(points, places[there], None if above is None else above.cpu(), ends)
-    lower = 0.0 if sol.stats.mirrored is None else -sol.stats.mirrored
-    if not allow_mirror and hand < -CLEAR:
-        _check.warn(
-            "this match exchanges left and right, as if one mesh were a mirror image of the other. If it is, pass "
-            "allow_mirror=True; else init=gromap.landmarks(pairs)."
-        )
-    elif lower > LOWER:
-        _check.warn(
-            f"a match that exchanges left and right is {100 * lower:.0f} % lower in energy, and was left out: where "
-            "one mesh is a mirror image of the other, as right and left bones are, pass allow_mirror=True."
-        )
-    return sol.with_stats(hand=hand)
-
-
-def _kept(sol: Solution | None) -> Solution:
-    """What Ctrl-C leaves where the solve under way has nothing to show."""
-    if sol is None:
-        raise KeyboardInterrupt
-    return replace(sol, status=Status.INTERRUPTED)
+        other = with_hand(recipe.run(x, reflected(y), prefixed("mirrored", callback)), x, y)
+    except KeyboardInterrupt:
+        return kept(sol)
+    if other.status is Status.INTERRUPTED:
+        return kept(sol)
+    return replace(sol, mirrored=other) if is_mirrored(other) else sol
 
 
 def auto_cost(meshes: Sequence[Mesh]) -> str:
@@ -262,7 +188,7 @@ def _spaces(
         if isinstance(shape, Space):
             spaces.append(shape)
             continue
-        on_stage = _prefixed(shape.name or name, _both(show, callback))
+        on_stage = prefixed(shape.name or name, _both(show, callback))
         mesh = replace(shape, vertices=shape.vertices.astype(dtype))
         base = default if _check.is_auto(cost) else cost
         spaces.append(Space.from_mesh(mesh, cost=base, dim=dim, seed=seed, device=device, callback=on_stage))
@@ -281,21 +207,3 @@ def _both(show: Progress | None, callback: Callback | None) -> Callback | None:
         return callback(event)
 
     return both
-
-
-def _prefixed(what: str, callback: Callback | None) -> Callback | None:
-    """A callback for events whose line begins with what is being done."""
-    if callback is None:
-        return None
-    return lambda event: callback(event._replace(note=f"{what}, {event}"))
-
-
-def _tell(callback: Callback | None, note: str) -> None:
-    if callback is not None:
-        callback(Event("mesh", 0, 0, note=note))
-
-
-def _joined(search: Stats, end: Stats) -> Stats:
-    """The facts of the last solve, what only the search knows, and the seconds of both."""
-    both = {name: search.seconds[name] + seconds for name, seconds in end.seconds.items()}
-    return Stats.of(search.facts() | end.facts() | {"seconds": search.seconds | both})

@@ -18,6 +18,10 @@ MIRRORED = (
     "Mirrored: left and right are exchanged, which Gromov-Wasserstein cannot see. The target is turned as if they were "
     "not."
 )
+LOWER = (
+    "A match that exchanges left and right is {share} lower in energy: one shape may be a mirror image of the other. "
+    "It is <code>sol.mirrored</code>, and <code>mirrored_map.txt</code> in the folder of <code>gromap match</code>."
+)
 GRID = 30  # values along each side of the plane of the minima
 
 
@@ -38,6 +42,9 @@ def match_tab(
         parts.append(f'<p class="status good">Matched: {kept}. What is gray has no counterpart.</p>')
     if hand is not None and hand.word == "mirrored":
         parts.append(f'<p class="status bad">{MIRRORED}</p>')
+    if solution.mirrored is not None:
+        share = f"{-100 * (stats.mirrored or 0.0):.0f} %"
+        parts.append(f'<p class="status bad">{LOWER.format(share=share)}</p>')
     rows = [] if hand is None else [("Left and right", f"{hand.word} ({hand.hand:+.2f})")]
     parts.append(charts.table(_rows(solution, stats, kept is not None) + rows))
     if measured is not None:
