@@ -67,11 +67,13 @@ def gromap_command(
     """Match shapes and point clouds by Gromov-Wasserstein.
 
     \b
-    gromap match dog_0.ply dog_1.ply          # maps, colored meshes and a page to look at gromap
-    match a.obj b.ply --transfer texture --landmarks pairs.txt gromap landscape dog_0.ply dog_1.ply
-    # all the ways they match gromap pairwise bones/                    # a matrix of distances
-    gromap barycenter T1.ply T7.ply           # a shape between them gromap bench
-    # how fast this machine is; `gromap bench paper` runs the paper's experiments
+    gromap match dog_0.ply dog_1.ply          # maps, colored meshes and a page to look at
+    gromap match a.obj b.ply --transfer texture --landmarks pairs.txt
+    gromap landscape dog_0.ply dog_1.ply      # all the ways they match
+    gromap pairwise bones/                    # a matrix of distances
+    gromap barycenter T1.ply T7.ply           # a shape between them
+    gromap bench                              # how fast this machine is
+    gromap bench paper                        # the paper's experiments
     """
 
 
@@ -274,9 +276,9 @@ def barycenter(
     gromap barycenter a.ply b.ply --surface --points 2000 --steps 50
 
     \b
-    barycenter.ply           the points, or the surface through them barycenter.png           the
-    shapes in matching colors, the barycenter, the loss of each step; needs gromap[plot] report.json
-    all numbers
+    barycenter.ply           the points, or the surface through them
+    barycenter.png           shapes and barycenter in matching colors, the loss; needs gromap[plot]
+    report.json              all numbers
     """
     options = averaging.Options(weights, points, steps, cost, epsilon, aligned, surface, seed, device, force)
     _print(averaging.barycenter(shapes, out, options, Show(quiet)), as_json, quiet)

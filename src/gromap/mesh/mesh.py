@@ -58,13 +58,12 @@ class Mesh:
         return float(self.face_areas().sum())
 
     def vertex_areas(self) -> np.ndarray:
-        """A third of the area of every adjacent face; the sum is the area of the surface.  (N,),
-            float64
+        """A third of the area of every adjacent face; the sum is the whole area.  (N,), float64
 
-            >>> corners = np.array([[0, 0, 0], [1, 0, 0], [1, 1, 0], [0, 1, 0]])
+        >>> corners = np.array([[0, 0, 0], [1, 0, 0], [1, 1, 0], [0, 1, 0]])
         >>> square = Mesh(corners, np.array([[0, 1, 2], [0, 2, 3]]))
-            >>> (6 * square.vertex_areas()).round(12).tolist()
-            [2.0, 1.0, 2.0, 1.0]
+        >>> (6 * square.vertex_areas()).round(12).tolist()
+        [2.0, 1.0, 2.0, 1.0]
         """
         return np.bincount(self.faces.ravel(), np.repeat(self.face_areas() / 3, 3), len(self.vertices))
 
