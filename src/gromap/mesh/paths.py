@@ -14,7 +14,7 @@ import numpy as np
 import scipy.sparse
 from scipy.sparse.csgraph import dijkstra
 
-from gromap.mesh.mesh import Mesh
+from gromap.mesh.mesh import Mesh, distinct_pairs
 
 DIVISIONS = 2  # points on each edge: 1 is 1.3 to 2.1 % off but for a factor, 2 are 1.1 to 1.5, 3 are 0.9 to 1.3
 NEAR = 0.15  # of the root of the area: farther pairs tell less, and take longer
@@ -76,7 +76,7 @@ def _graph(mesh: Mesh, divisions: int) -> scipy.sparse.csr_array:
     """Vertices, then the points of each edge; the lengths of all lines between them."""
     corners, n = mesh.faces, len(mesh.vertices)
     sides = np.sort(corners[:, [1, 2, 2, 0, 0, 1]].reshape(-1, 2), axis=1)  # opposite each corner
-    edges, own = np.unique(sides, axis=0, return_inverse=True)
+    edges, own = distinct_pairs(sides)
     share = (np.arange(1, divisions + 1) / (divisions + 1))[:, None]
     start, end = (mesh.vertices[edges[:, k], None].astype(np.float64) for k in range(2))  # (E, 1, 3)
     points = np.concatenate([mesh.vertices, (start + share * (end - start)).reshape(-1, 3)])

@@ -29,7 +29,6 @@ from gromap.mesh import Mesh
 from gromap.mesh.mesh import in_space
 from gromap.mesh.parts import parts
 from gromap.mesh.quality import Quality, orientation_of
-from gromap.mesh.transfer import pull_back
 from gromap.report import paint, pose
 from gromap.report.panel import landscape_tab, match_tab
 from gromap.report.payload import block, probe_blocks
@@ -97,7 +96,7 @@ def write_report(
     unit_of_error = "" if quality is None else " √area"
     if solution.refined is not None:
         ends = solution.refined[1].cpu().numpy()
-        carried |= {name: pull_back(field, target, ends) for name, field in fields.items()}
+        carried |= paint.pulled(fields, target, ends)
     modes = paint.modes_of(fields, carried, spreads, labels, matched, unit_of_error)
     counts = (plan.b if kept is None else plan.sums[1]).double().cpu().numpy()
     frames = frame, pose.beside(points[1], carried["place"], counts, frame)

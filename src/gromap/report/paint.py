@@ -11,6 +11,7 @@ import numpy as np
 
 from gromap._plan import Plan
 from gromap.mesh import Mesh
+from gromap.mesh.transfer import pull_back
 from gromap.report.figures import TINY, color_field, hues
 
 #: colors of a quantity from 0 to 1, at equal steps: none at all is a neutral gray
@@ -35,12 +36,27 @@ class Mode:
 def carry(plan: Plan, fields: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Each row's average of the fields on the columns, Σ_j π_ij w_j / Σ_j π_ij, in one sweep
     over the tiles that hold mass."""
-    stacked = np.concatenate([field.reshape(len(field), -1) for field in fields.values()], 1)
+    stacked = _stacked(fields)
     moved, weights = plan @ np.concatenate([stacked, np.ones((len(stacked), 1))], 1), plan.a.cpu().numpy()
     sound = (weights > 0).all() and (moved[:, -1] > weights / 2).all()  # else a row has lost its mass to underflow
     means = moved[:, :-1] / moved[:, -1:] if sound else plan.conditional_mean(stacked)
+    return _parted(np.nan_to_num(means), fields)  # NaN after an overflow
+
+
+def pulled(fields: dict[str, np.ndarray], target: Mesh, back: np.ndarray) -> dict[str, np.ndarray]:
+    """The fields on the target, along a map to the source."""
+    return _parted(pull_back(_stacked(fields), target, back), fields)
+
+
+def _stacked(fields: dict[str, np.ndarray]) -> np.ndarray:
+    """All fields side by side.  (N, k)"""
+    return np.concatenate([field.reshape(len(field), -1) for field in fields.values()], 1)
+
+
+def _parted(stacked: np.ndarray, fields: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The same by their names."""
     ends = np.cumsum([field.reshape(len(field), -1).shape[1] for field in fields.values()])
-    return dict(zip(fields, np.split(np.nan_to_num(means), ends[:-1], axis=1), strict=True))  # NaN after an overflow
+    return dict(zip(fields, np.split(stacked, ends[:-1], axis=1), strict=True))
 
 
 def fields_of(
