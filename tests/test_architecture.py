@@ -13,7 +13,7 @@ import gromap
 ROOT = Path(gromap.__file__).parent
 ROOMS = [  # from the ground up; rooms of one line do not know each other
     ["_options", "_stored", "_torch"],
-    ["_check", "_files", "_progress", "_stats", "_threads"],
+    ["_check", "_files", "_group", "_progress", "_stats", "_threads"],
     ["_cells"],
     ["transport"],
     ["geometry"],

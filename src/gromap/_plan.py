@@ -109,9 +109,9 @@ class Plan:
 
     def kl(self, inner: float) -> float:
         """KL(π | a⊗b) = <s, π> + <f, π 1> + <g, πᵀ 1>, given inner = <s, π>."""
-        rows, cols = (s.double() for s in self.sums)
-        f, g = self.potentials
-        return inner + float(rows @ f.double() + cols @ g.double())
+        sides = zip(self.sums, self.potentials, self.score.axes, strict=True)
+        left, right = (axis.sum(s.double() @ z.double())[0] for s, z, axis in sides)
+        return inner + float(left + right)
 
     @property
     def marginals(self) -> tuple[Any, Any]:
@@ -124,8 +124,8 @@ class Plan:
         """Σ_i |π 1 - a|_i + Σ_j |πᵀ 1 - b|_j: misplaced mass, between 0 and 2 for a plan of mass
         1, whatever N. Where marginals are not fixed, beside those of a plan that is best for its
         potentials."""
-        pairs = zip(self.sums, self.wanted or (self.a, self.b), strict=True)
-        return sum(float((s.double() - w.double()).abs().sum()) for s, w in pairs)
+        sides = zip(self.sums, self.wanted or (self.a, self.b), self.score.axes, strict=True)
+        return sum(float(axis.sum((s.double() - w.double()).abs().sum())[0]) for s, w, axis in sides)
 
     def some_means(self, rows: Tensor, w: Tensor) -> Tensor:
         """The averages of a few rows, each of which is written down: as `conditional_mean`."""
@@ -153,7 +153,8 @@ class Plan:
         given = labels.cpu().numpy() if as_tensor else np.asarray(labels)
         if given.shape != (self.shape[1],):
             raise ValueError(f"expected {self.shape[1]} labels, one for each point, got shape {given.shape}.")
-        names, index = np.unique(given, return_inverse=True)
+        names = self.score.axes[1].union(np.unique(given))
+        index = np.searchsorted(names, given)
         place, plan = torch.as_tensor(index, device=self.v.device), replace(self, numpy=False)
         share, found = self.v.new_full((self.shape[0],), -1.0), torch.zeros(self.shape[0], dtype=torch.long)
         for k in range(0, len(names), LABELS):

@@ -21,8 +21,8 @@ def tolist(x: Tensor) -> list[Any]:
     return untyped.Tensor.tolist(x)
 
 
-def split(x: Tensor, size: int) -> tuple[Tensor, ...]:
-    """Runs of so many rows."""
+def split(x: Tensor, size: int | list[int]) -> tuple[Tensor, ...]:
+    """Runs of so many rows, each or one after the other."""
     return untyped.split(x, size)
 
 

@@ -22,6 +22,7 @@ from gromap.solvers.objective import constant, lifted_score, quartic
 from gromap.solvers.protocol import Bilinear
 from gromap.transport import Grid, LowRank, Score, split_cells
 from gromap.transport.marginals import half_step
+from gromap.transport.rows import HERE, Rows
 from gromap.transport.sinkhorn import Potentials
 
 Map = Any  # a (D, E) matrix in float64, or a batch of them; `relaxed.Moments` where marginals are not fixed
@@ -84,14 +85,16 @@ class CntProblem(Bilinear):
         unit: float = 1.0,
         pair: Pair | None = None,
         fused: FeatureCost | None = None,
+        rows: Rows = HERE,
     ):
         super().__init__(a, b, eps, unit, pair)
+        self.rows = rows
         self.fused, self.alpha = fused, 1.0 if fused is None else fused.alpha
         self.x, self.y, self.truncation, self.exact = x, y, truncation, exact
         self.mean_norms = False  # whether norms are cell means of exact ones, not those of the cell means
         if exact is None:
             self.x_norms, self.y_norms = x.square().sum(-1), y.square().sum(-1)
-            self.constant = constant(x, a, y, b)
+            self.constant = constant(x, a, y, b, rows)
         else:
             self.x_norms, self.y_norms = (side.norms() for side in exact)
             spread = [float(w.double() @ z.double()) for w, z in ((a, self.x_norms), (b, self.y_norms))]
@@ -109,8 +112,8 @@ class CntProblem(Bilinear):
     def spread(self) -> tuple[Tensor, Tensor]:
         """Standard deviations along the axes: |Γ_de| <= σ_d σ_e for every coupling.  (D,) and
         (E,)"""
-        sx, sy = ((w.double() @ z.double().square()).sqrt() for z, w in ((self.x, self.a), (self.y, self.b)))
-        return sx, sy
+        sx, sy = (w.double() @ z.double().square() for z, w in ((self.x, self.a), (self.y, self.b)))
+        return self.rows.sum(sx)[0].sqrt(), sy.sqrt()
 
     def coarser(self, n: int, m: int) -> CntProblem:
         """The same problem between at most n and m cell means."""
@@ -218,8 +221,8 @@ class CntProblem(Bilinear):
         x, x_norms, y, norms = self.x.double(), self.x_norms.double(), self.y.double(), self.y_norms.double()
         moved = plan.score.apply(plan.u, plan.v, self.values).double()
         to, cross, rows = moved[:, :-2], moved[:, -2], moved[:, -1]
-        new = x.mT @ to
-        inner = self.alpha * float(16 * (gamma * new).sum() + 4 * (x_norms @ cross))
+        new, lifted = self.rows.sum(x.mT @ to, x_norms @ cross)
+        inner = self.alpha * float(16 * (gamma * new).sum() + 4 * lifted)
         linear = 0.0 if self.fused is None else (1 - self.alpha) * self.fused.inner(plan)
         kl = plan.kl((inner - linear) / self.eps)
         if self.exact is not None:
@@ -228,14 +231,15 @@ class CntProblem(Bilinear):
             centered = plan.score.apply(plan.u, plan.v, centered_norms[:, None].to(plan.v))[:, 0].double()
             loss = left.quartic() + right.quartic() - 4 * float(rows @ x_norms) * float(c @ centered_norms)
             return loss - 8 * float(self.norm2(new)) - 4 * float(x_norms @ centered), kl
-        mass = rows.sum()
-        x_mean, y_mean = rows @ x / mass, c @ y / c.sum()
+        mass, x_mean = self.rows.sum(rows.sum(), rows @ x)
+        x_mean, y_mean = x_mean / mass, c @ y / c.sum()
         x_norms = (x - x_mean).square().sum(-1)
         centered = cross - 2 * to @ y_mean + rows * y_mean.square().sum()  # Σ_j π_ij |Y_j - mean|²
         spread = float(c @ norms - c.sum() * y_mean.square().sum())
         new = (x - x_mean).mT @ (to - rows[:, None] * y_mean)
-        loss = quartic(x, rows) + quartic(y, c) - 4 * float(rows @ x_norms) * spread
-        return loss - 8 * float(self.norm2(new)) - 4 * float(mass * (x_norms @ centered)), kl
+        new, lifted, x_spread = self.rows.sum(new, x_norms @ centered, rows @ x_norms)
+        loss = quartic(x, rows, self.rows) + quartic(y, c) - 4 * float(x_spread) * spread
+        return loss - 8 * float(self.norm2(new)) - 4 * float(mass * lifted), kl
 
     def feature_value(self, plan: Plan) -> float:
         return 0.0 if self.fused is None else self.fused.mean(plan)

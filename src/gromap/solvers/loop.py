@@ -47,6 +47,7 @@ from gromap.transport import Score
 from gromap.transport.cuda_graph import StepGraph
 from gromap.transport.marginals import half_step
 from gromap.transport.newton import newton
+from gromap.transport.shared import whole
 from gromap.transport.sinkhorn import Potentials, sinkhorn
 
 UNFINISHED = 0.1  # misplaced mass of a plan that says nothing about Γ yet: Sinkhorn goes on
@@ -87,7 +88,7 @@ def alternate(
         marginal_tol = min(marginal_tol, problem.marginal_tol(options.tol))
     energy, quiet, noise = torch.tensor(torch.inf), 0, ROUNDING * torch.finfo(problem.a.dtype).eps * problem.eps
     damping = Damping(problem)
-    few = duals.f.ndim == 1 and len(problem.a) * len(problem.b) <= TIGHT_PAIRS  # a batch of starts is only compared
+    few = duals.f.ndim == 1 and problem.pairs <= TIGHT_PAIRS  # a batch of starts is only compared
     needed = QUIET_STEPS if few else 1
     try:
         while True:  # 3, until `_status` says how it ends
@@ -100,7 +101,8 @@ def alternate(
                 continue  # with the same Γ
             score = to.truncated(score, torch.cat([duals.f, duals.g], -1))
             new, rows = problem.correlate(gamma, score, duals.f + problem.log_a, duals.g + problem.log_b)  # 6, 7
-            energy, change = problem.energy(gamma, new, problem.eps * to.dual(duals.f, duals.g, rows))
+            new, transport = problem.rows.sum(new, problem.eps * to.dual(duals.f, duals.g, rows))
+            energy, change = problem.energy(gamma, new, transport)
             known, moved, error = _read(energy, change, duals.error)
             best = int(known.argmin())
             rounding = options.tol * min(problem.unit, SMALL_ENERGY * abs(float(last[0])))
@@ -148,14 +150,10 @@ def _tightened(problem: Problem, score: Score, duals: Potentials, options: Loop,
     """The potentials of a plan between few points, with its marginals met so well that a coupling
     next to it has the same energy to a thousandth."""
     tol = max(1e-4 * abs(energy) / problem.unit, 100 * torch.finfo(problem.a.dtype).eps)
-    if (
-        problem.relaxed
-        or duals.f.ndim > 1
-        or len(problem.a) * len(problem.b) > TIGHT_PAIRS
-        or tol >= options.marginal_tol
-    ):
+    if problem.relaxed or duals.f.ndim > 1 or problem.pairs > TIGHT_PAIRS or tol >= options.marginal_tol:
         return duals
-    g = newton(score, problem.log_a, problem.log_b, duals.g, tol)
+    rows = problem.rows
+    g = rows.from_first(newton(whole(rows, score), rows.joined(problem.log_a), problem.log_b, duals.g, tol))
     return Potentials(half_step(score, problem.log_b, g), g, steps=duals.steps)
 
 

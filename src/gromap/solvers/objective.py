@@ -15,22 +15,25 @@ from torch import Tensor
 
 from gromap._torch import svd
 from gromap.transport import Grid, LowRank
+from gromap.transport.rows import HERE, Rows
 
 
-def quartic(x: Tensor, a: Tensor) -> float:
+def quartic(x: Tensor, a: Tensor, rows: Rows = HERE) -> float:
     """Σ_ik a_i a_k |x_i - x_k|⁴ = 2 E[s²] + 2 (E s)² + 4 |Cov|²  for s = |x - mean|², without
     any pair."""
     x, a = x.double(), a.double()
-    x = x - (a @ x) / a.sum()
+    mean, mass = rows.sum(a @ x, a.sum())
+    x = x - mean / mass
     s = x.square().sum(-1)
-    mass = a.sum()
-    return float(2 * mass * (a @ s**2) + 2 * (a @ s) ** 2 + 4 * (x.mT @ (a[:, None] * x)).square().sum())
+    fourth, second, covariance = rows.sum(a @ s**2, a @ s, x.mT @ (a[:, None] * x))
+    return float(2 * mass * fourth + 2 * second**2 + 4 * covariance.square().sum())
 
 
-def constant(x: Tensor, a: Tensor, y: Tensor, b: Tensor) -> float:
+def constant(x: Tensor, a: Tensor, y: Tensor, b: Tensor, rows: Rows = HERE) -> float:
     """C(α, β) = E|x - x'|⁴ + E|y - y'|⁴ - 4 E|x|² E|y|² for centered x and y."""
-    sx, sy = (float(w.double() @ z.double().square().sum(-1)) for z, w in ((x, a), (y, b)))
-    return quartic(x, a) + quartic(y, b) - 4 * sx * sy
+    sx, sy = (w.double() @ z.double().square().sum(-1) for z, w in ((x, a), (y, b)))
+    fourth, sy = rows.from_first(torch.stack([sy.new_tensor(quartic(y, b)), sy]))
+    return quartic(x, a, rows) + float(fourth) - 4 * float(rows.sum(sx)[0]) * float(sy)
 
 
 def lifted_score(

@@ -27,6 +27,7 @@ from gromap._progress import Event
 from gromap._solution import Status
 from gromap.transport import Score
 from gromap.transport.marginals import Marginals
+from gromap.transport.rows import HERE, Rows
 from gromap.transport.sinkhorn import Potentials, Sinkhorn
 
 if TYPE_CHECKING:
@@ -77,6 +78,7 @@ class Problem(ABC):
 
     primal = False  # Γ stands for a plan, from which the solver starts, and the potentials are not those of C_Γ
     relaxed = False  # marginals are not fixed, so that an undamped step may raise the energy
+    rows: Rows = HERE  # who sums over the rows, of which this process may have some alone
     dense = False  # holds (N, M) arrays, so that a start may be any plan
 
     def __init__(self, a: Tensor, b: Tensor, eps: float, unit: float = 1.0, pair: Pair | None = None):
@@ -120,12 +122,17 @@ class Problem(ABC):
 
     def plan(self, score: Score, f: Tensor, g: Tensor, numpy: bool = False) -> Plan:
         """π_ij = a_i b_j exp(s_ij + f_i + g_j), with potentials in nats."""
-        return Plan.from_potentials(score, f, g, self.a, self.b, numpy)
+        return Plan.from_potentials(self.rows.score(score), f, g, self.a, self.b, numpy)
 
     @cached_property
     def fixed(self) -> Marginals:
         """Both marginals as they are given."""
-        return Marginals(self.log_a, self.log_b)
+        return Marginals(self.log_a, self.log_b, self.rows)
+
+    @property
+    def pairs(self) -> int:
+        """How many pairs of points there are."""
+        return self.rows.count(len(self.a)) * len(self.b)
 
     def marginals(self, gamma: Any) -> Marginals:
         """What the transport problem of Γ asks of the marginals."""
@@ -167,7 +174,8 @@ class Alternating(Problem):
 
     @abstractmethod
     def correlate(self, gamma: Any, score: Any, u: Tensor, v: Tensor) -> tuple[Any, Tensor]:
-        """The next Γ, from the plan exp(s + u + v), and the row sums of the plan."""
+        """The next Γ, from the plan exp(s + u + v), and the row sums of the plan; of rows in
+        several processes the part of this one."""
 
     @abstractmethod
     def energy(self, old: Any, new: Any, transport: Tensor) -> tuple[Tensor, Tensor]:

@@ -59,10 +59,10 @@ class StepGraph:
             return plain
         if self.graph is not None and self.own is not None and _rewrite(self.own[0], score) and self.own[1].rewrite(to):
             return partial(_repeat, self.graph)
-        own = None if first else score.graph_copy()
-        if own is None:
+        own, weights = (None, None) if first else (score.graph_copy(), to.graph_copy())
+        if own is None or weights is None:
             return plain
-        self.own = own, to.graph_copy()
+        self.own = own, weights
         self.graph = _capture(advance, *self.own, state)
         return partial(_repeat, self.graph)
 

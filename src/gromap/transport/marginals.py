@@ -23,6 +23,7 @@ from copy import copy
 import torch
 from torch import Tensor
 
+from gromap.transport.rows import HERE, Rows
 from gromap.transport.score import Held, Score
 
 LEAST_HELD = 1e-6  # share of its weight that a point with a cap holds, below which it may lose it: a rounding error
@@ -42,8 +43,8 @@ class Marginals:
     anchor: Tensor  # (..., N + M) r and c
     sides: Tensor  # (2, 4) κ, τ, rate and h of both, for potential_step.py
 
-    def __init__(self, log_a: Tensor, log_b: Tensor):
-        self.log_a, self.log_b, self.n = log_a, log_b, log_a.shape[-1]
+    def __init__(self, log_a: Tensor, log_b: Tensor, rows: Rows = HERE):
+        self.log_a, self.log_b, self.n, self.rows = log_a, log_b, log_a.shape[-1], rows
         self.log = torch.cat([log_a, log_b])
         self.mass = self.log.exp()
         self.empty = self.log == -torch.inf
@@ -52,8 +53,10 @@ class Marginals:
         """Potentials to begin with, given those of a problem before.  (..., N + M)"""
         return z
 
-    def graph_copy(self) -> Marginals:
-        """A copy that a CUDA graph may read from."""
+    def graph_copy(self) -> Marginals | None:
+        """A copy that a CUDA graph may read from; None where steps wait for other processes."""
+        if self.rows.shared:
+            return None
         own = copy(self)
         for name in self.varying:
             setattr(own, name, getattr(self, name).clone())
@@ -91,7 +94,7 @@ class Marginals:
         """The potentials of the rows (side 0) or columns (1) that are best for those of the others.
         (..., N) or (..., M)"""
         f, g = self.split(z)
-        lse = score.lse(g + self.log_b) if side == 0 else score.mT.lse(f + self.log_a)
+        lse = score.lse(g + self.log_b) if side == 0 else self.rows.lse(score.mT.lse(f + self.log_a))
         return self.close(lse, self.level(z, side), side)
 
     def close(self, lse: Tensor, level: Tensor, side: int) -> Tensor:
@@ -104,9 +107,10 @@ class Marginals:
 
     def dual(self, f: Tensor, g: Tensor, rows: Tensor) -> Tensor:
         """The value of the problem by its dual, in units of ε, where π has these row sums: an
-        unfinished Sinkhorn costs a second-order error.  (...)"""
-        a, b = self.log_a.exp().double(), self.log_b.exp().double()
-        return f.double() @ a + g.double() @ b - (rows.double().sum(-1) - 1)
+        unfinished Sinkhorn costs a second-order error; of rows in several processes the part of
+        this one.  (...)"""
+        a, b, once = self.log_a.exp().double(), self.log_b.exp().double(), self.rows.once
+        return f.double() @ a + once(g.double() @ b) - (rows.double().sum(-1) - once(1.0))
 
 
 class SoftMarginals(Marginals):

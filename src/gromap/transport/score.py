@@ -30,6 +30,7 @@ from torch import Tensor
 
 from gromap.transport import tiles
 from gromap.transport.gradient import once
+from gromap.transport.rows import HERE, Rows
 from gromap.transport.tiles import LOG2E, Block, Blocks, Fill, flat
 
 Held = tuple[Tensor, Tensor] | None  # of `truncate`
@@ -54,6 +55,11 @@ class Score(Blocks):
     def entries(self, b: Any, i: Any, j: Any) -> Tensor:
         """Some entries, with one batch axis: slices or indices of problems, rows and columns.
         (b, i, j)"""
+
+    @property
+    def axes(self) -> tuple[Rows, Rows]:
+        """Who sums over its rows, and over its columns."""
+        return HERE, HERE
 
     @property
     def dtype(self) -> torch.dtype:

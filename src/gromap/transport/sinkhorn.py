@@ -26,6 +26,7 @@ from gromap.transport.cuda_graph import Repeat, State, StepGraph
 from gromap.transport.marginals import Marginals
 from gromap.transport.plan_cache import PlanCache, cached
 from gromap.transport.score import Score
+from gromap.transport.shared import shared_step
 
 
 @dataclass(frozen=True)
@@ -169,6 +170,8 @@ def _together(score: Score, to: Marginals, state: State, update: str) -> Repeat 
 def _symmetric_step(score: Score | PlanCache, to: Marginals, *state: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Alg. sinkhorn_symm in one sweep, from the potentials, where to look, and the rest that
     `move` takes; maybe in place."""
+    if to.rows.shared:
+        return shared_step(score, to, *state)
     f, g = to.split(state[1])
     totals = score.sums(f + to.log_a, g + to.log_b)
     if fused_for(f):
@@ -211,7 +214,8 @@ def _standard_step(score: Score, to: Marginals, z: Tensor) -> tuple[Tensor, Tens
     of the rows before."""
     f, g = to.split(z)
     new = to.half_step(score, z, 0)
-    error = (to.log_a.exp() * torch.expm1((f - new).clamp(max=50.0)).abs()).sum(-1)
+    own = (to.log_a.exp() * torch.expm1((f - new).clamp(max=50.0)).abs()).sum(-1)
+    (error,) = to.rows.sum(own)
     return torch.cat([new, to.half_step(score, torch.cat([new, g], -1), 1)], -1), error
 
 
