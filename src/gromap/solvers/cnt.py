@@ -11,7 +11,7 @@ from gromap._pair import Pair
 from gromap.solvers.embedded import CntProblem, ExactSide
 from gromap.solvers.loop import AlternatingSolver
 from gromap.solvers.memory import linear_memory
-from gromap.solvers.protocol import Loop
+from gromap.solvers.protocol import Begin, Loop, Start
 from gromap.solvers.relaxed import embedded_problem
 
 
@@ -53,6 +53,13 @@ class CntGW(AlternatingSolver):
     def problem(self, pair: Pair) -> CntProblem:
         exact = (ExactSide(pair.x, pair.units[0]), ExactSide(pair.y, pair.units[1])) if self.exact_norms else None
         return embedded_problem(pair, self.truncation, exact)
+
+    @property
+    def shares(self) -> bool:
+        return not self.exact_norms
+
+    def approach(self, problem: CntProblem, start: Start) -> tuple[Begin, tuple[int, ...]]:
+        return start.begin(problem, problem, self.loop), ()
 
     def for_gradients(self) -> CntGW:
         return replace(self, exact_norms=True)

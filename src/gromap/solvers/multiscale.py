@@ -69,6 +69,14 @@ class Multiscale(SolverDefaults):
         return self.solver.problem(pair)
 
     def run(self, problem: CntProblem, start: Start, callback: Callback | None = None) -> Outcome:
+        begin, sizes = self.approach(problem, start)
+        return alternate(problem, begin, self.loop, callback)._replace(levels=sizes)
+
+    @property
+    def shares(self) -> bool:
+        return self.solver.shares
+
+    def approach(self, problem: CntProblem, start: Start) -> tuple[Begin, tuple[int, ...]]:
         """Down the levels, each from where the coarser one ended."""
         levels = [problem] if start.on_all_points else self.pyramid(problem)
         begin, loop = start.begin(problem, levels[0], self.loop), self.loop.rough()
@@ -77,9 +85,8 @@ class Multiscale(SolverDefaults):
             end = alternate(coarse, begin, closer)
             duals = coarse.interpolate(end.gamma, end.duals, fine)
             begin = Begin(coarse.carried(end.gamma, duals, fine), duals, begin.minima)
-        end = alternate(problem, begin, self.loop, callback)
         sizes = tuple(max(len(level.a), len(level.b)) for level in levels)
-        return end._replace(levels=sizes if len(levels) > 1 else ())
+        return begin, sizes if len(levels) > 1 else ()
 
     def pyramid(self, full: CntProblem) -> list[CntProblem]:
         """The problem at every level, the coarsest first, the full one last."""

@@ -272,6 +272,20 @@ class Outcome(NamedTuple):
 
 
 @runtime_checkable
+class Shareable(Protocol):
+    """A solver whose last level, on all points, many processes can take together."""
+
+    @property
+    def shares(self) -> bool:
+        """Whether its options allow it."""
+        ...
+
+    def approach(self, problem: Any, start: Start) -> tuple[Begin, tuple[int, ...]]:
+        """Where the loop on all points begins, and the points of each level of a pyramid."""
+        ...
+
+
+@runtime_checkable
 class Solver(Protocol):
     """Frozen options of one algorithm: what `method=` takes."""
 
