@@ -11,8 +11,10 @@ from gromap._progress import Progress
 from gromap._solution import Interrupted, Solution, State
 from gromap.search.starts import as_start
 from gromap.solvers.choose import as_solver, sharpens
-from gromap.solvers.protocol import Callback, Solver
+from gromap.solvers.own_rows import local, processes_of
+from gromap.solvers.protocol import Callback, Solver, Start
 from gromap.solvers.run import solve_pair
+from gromap.solvers.together import solve_together
 
 
 def solve(
@@ -37,6 +39,7 @@ def solve(
     tol: float | None = None,
     seed: int = 0,
     device: torch.device | str | None = None,
+    group: Any = None,
     progress: bool = False,
     callback: Callback | None = None,
 ) -> Solution:
@@ -101,10 +104,16 @@ def solve(
     device
         Where to compute. None: where the tensors are; numpy float32 arrays from 3000 points go
         to a GPU if there is one.
+    group
+        Match together with the other processes of this `torch.distributed` group, as those of
+        torchrun: each passes its own rows of X, Y, a and b, or `Shard(0)` DTensors, and gets the
+        plan of its rows of X against all of Y, whose rows are in the order of the processes. For
+        "cnt" and "multiscale"; docs/clusters.md.
     progress
-        Show a line on stderr while the work goes on.
+        Show a line on stderr while the work goes on; of a group, in the first process.
     callback
-        Called with an `Event` after each outer step; return True to stop.
+        Called with an `Event` after each outer step; return True to stop. Of a group, that of the
+        first process is called, and decides.
 
     Returns
     -------
@@ -132,19 +141,23 @@ def solve(
     """
     eps = EPSILON if epsilon is None else epsilon
     plain = epsilon is None and isinstance(method, str) and method == "auto"
-    try:
-        given: dict[str, Any] = {
-            "features": features,
-            "alpha": alpha,
-            "feature_cost": feature_cost,
-            "reach": reach,
-            "mass": mass,
-        }
-        pair = Pair.of(X, Y, a, b, cost=cost, epsilon=eps, scale=scale, dim=dim, device=device, seed=seed, **given)
+    given: dict[str, Any] = {"cost": cost, "scale": scale, "dim": dim, "device": device, "seed": seed}
+    given |= {"features": features, "alpha": alpha, "feature_cost": feature_cost, "reach": reach, "mass": mass}
+
+    def prepare(X: Any, Y: Any, a: Any, b: Any, init: Any) -> tuple[Pair, Solver, Start]:
+        pair = Pair.of(X, Y, a, b, epsilon=eps, **given)
         solver = as_solver(method, pair, max_iter, tol, sharpens(sharpen, pair, plain))
         solver.check(pair)
-        start = as_start(init, pair, solver.name)
-        return solve_pair(pair, solver, start, callback, Progress() if progress else None)
+        return pair, solver, as_start(init, pair, solver.name)
+
+    try:
+        show = Progress() if progress else None
+        processes = processes_of(group, X)
+        if processes is None:
+            pair, solver, start = prepare(local(X, "X"), local(Y, "Y"), local(a, "a"), local(b, "b"), init)
+            return solve_pair(pair, solver, start, callback, show)
+        options = {"epsilon": epsilon, "method": method, "max_iter": max_iter, "tol": tol, "sharpen": sharpen}
+        return solve_together(processes, (X, Y, a, b), prepare, options | given | {"init": init}, callback, show)
     except Interrupted:
         raise
     except KeyboardInterrupt:  # before the search has found anything

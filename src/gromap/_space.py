@@ -281,6 +281,26 @@ class Space:
         other.dim, other.method = _check.dimension(dim, n, self.name), _method_for(n)
         return other
 
+    def part(
+        self,
+        some: slice,
+        features: Tensor,
+        weights: Tensor,
+        spectrum: Tensor,
+        variance: float,
+        extents: tuple[float, float],
+    ) -> Space:
+        """Some of its points, with the features, the weights and the unit that they have in the
+        whole, as another process found them.
+
+        spectrum, variance: of the whole embedding.  extents: `scale` and `extent` of the whole.
+        """
+        other = copy(self)
+        other.scale, other.extent = extents
+        other.measure = Measure(self.measure.points[some].clone(), weights)
+        other.embedding = Embedding(features, spectrum, variance, 0.0, _refuse_to_project)
+        return other
+
     def __len__(self) -> int:
         return len(self.measure)
 
@@ -455,6 +475,10 @@ class Space:
 
     def _out(self, x: Tensor) -> Any:
         return _check.to_array(x.to(self.dtype), self.numpy)
+
+
+def _refuse_to_project(points: Tensor) -> Tensor:
+    raise ValueError("a part of a space does not know the map of the whole: project by the whole one.")
 
 
 def _method_for(n: int) -> Method:

@@ -54,7 +54,7 @@ def solve_pair(
         clock.append(time.perf_counter() - outcome.events[-1].seconds)
         try:
             plan = finish(problem, outcome, pair.numpy)
-            solution = _solution(pair, solver, problem, outcome, plan)
+            solution = solution_of(pair, solver, problem, outcome, plan)
         except KeyboardInterrupt:
             raise Interrupted(state_of(problem, outcome.gamma, outcome.duals, outcome.energy)) from None
         clock.append(time.perf_counter())
@@ -124,7 +124,7 @@ def status_of(problem: Problem, outcome: Outcome, plan: Plan, value: float, loop
     return outcome.status
 
 
-def _solution(pair: Pair, solver: Solver, problem: Problem, outcome: Outcome, plan: Plan) -> Solution:
+def solution_of(pair: Pair, solver: Solver, problem: Problem, outcome: Outcome, plan: Plan) -> Solution:
     """Everything that a user sees of an outcome."""
     loss, kl = problem.evaluate(outcome.gamma, plan)
     features, marginals = problem.feature_value(plan), problem.marginal_value(outcome.gamma, plan)
