@@ -10,6 +10,7 @@ from __future__ import annotations
 import builtins
 import gc
 import hashlib
+import weakref
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
@@ -51,9 +52,25 @@ class Group:
             ) from None
         if self.rank < 0:
             raise ValueError("this process is not in group=: call solve in the processes of the group alone.")
-        self.given = self.line = given
+        # a process that still holds a group as it exits may crash there, and solutions live as long
+        self._given, self._own_line = weakref.ref(given), cast("Any", None)
         config: str = dist.get_backend_config(given)  # "cpu:gloo,cuda:nccl"
         self.backends = dict(cast("tuple[str, str]", tuple(part.split(":"))) for part in config.split(","))
+
+    @property
+    def given(self) -> Any:
+        found = self._given()
+        if found is None:
+            raise ValueError(
+                "the group of this solution has ended: what sums over rows of other processes comes before "
+                "torch.distributed.destroy_process_group()."
+            )
+        return found
+
+    @property
+    def line(self) -> Any:
+        """What messages of tensors go through."""
+        return self._own_line or self.given
 
     @property
     def is_first(self) -> bool:
@@ -98,7 +115,7 @@ class Group:
         if self.backends[self._carrier(device)] != "gloo" or self.size != dist.get_world_size():
             yield
             return
-        self.line = dist.new_group(self.ranks, backend="gloo")
+        self._own_line = dist.new_group(self.ranks, backend="gloo")
         try:
             with self.same_errors():
                 try:
@@ -111,9 +128,9 @@ class Group:
 
     def _hang_up(self) -> None:
         """Close the line of the loop: who still waits there is told so at once."""
-        if self.line is self.given:
+        line, self._own_line = self._own_line, None
+        if line is None:
             return
-        line, self.line = self.line, self.given
         if hasattr(line, "abort"):  # torch 2.6
             line.abort()
         dist.destroy_process_group(line)
