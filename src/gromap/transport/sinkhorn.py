@@ -160,7 +160,8 @@ def sinkhorn(
 
 def _together(score: Score, to: Marginals, state: State, update: str) -> Repeat | None:
     """A function that takes steps in one launch, between few points on a GPU."""
-    if update == "standard" or not fused_for(state[0]) or state[0].shape[:-1] != score.batch:
+    whole = state[0].shape[:-1] == score.batch and not to.rows.shared
+    if update == "standard" or not whole or not fused_for(state[0]):
         return None
     from gromap.transport import small_steps
 
