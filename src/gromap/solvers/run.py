@@ -70,7 +70,7 @@ def known_solution(pair: Pair, solver: Solver, gamma: Tensor, g: Tensor) -> Solu
     begin = problem.start(gamma)
     duals = Potentials(torch.zeros_like(problem.log_a), g)
     outcome = Outcome(begin, problem.score(begin), duals, g.new_tensor(math.nan), Status.CONVERGED, [])
-    return _solution(pair, solver, problem, outcome, finish(problem, outcome, pair.numpy))
+    return solution_of(pair, solver, problem, outcome, finish(problem, outcome, pair.numpy))
 
 
 @contextmanager
