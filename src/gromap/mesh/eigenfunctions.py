@@ -2,7 +2,8 @@
 for maps, which are fitted to them.
 
 Those of a large mesh come from a decimated one: waves that are many edges long are nearly the same
-on both.
+on both. All of it runs on one thread of BLAS: beside other work, ARPACK took 39 s of two for the 2
+of one, since they spin where they wait.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import scipy.linalg
 import scipy.sparse
 import scipy.sparse.linalg
 
+from gromap import _check
 from gromap.mesh.embedding import factor, laplacian
 from gromap.mesh.mesh import Mesh
 
@@ -34,7 +36,8 @@ def eigenfunctions(mesh: Mesh, count: int, seed: int = 0) -> tuple[np.ndarray, n
     start = np.random.default_rng(seed).normal(size=len(area)).astype(np.float32)
     basis = min(len(area), max(count + 20, count * 6 // 5))
     options: dict[str, Any] = {"which": "LM", "v0": start, "tol": 1e-2, "ncv": basis}
-    theta, v = scipy.sparse.linalg.eigsh(inverse, count, **options)
+    with _one_blas_thread():
+        theta, v = scipy.sparse.linalg.eigsh(inverse, count, **options)
     return (v[:, np.argsort(-theta)] / root[:, None]).astype(np.float32), area
 
 
@@ -42,12 +45,17 @@ def refined(mesh: Mesh, rough: np.ndarray) -> np.ndarray:
     """The first eigenfunctions, from as many rough ones, (N, count): one step of inverse iteration,
     which smooths them, and the best functions in their span (Rayleigh & Ritz).  (N, count) float32
     """
-    stiff, area, solve = _shifted(mesh)
-    v = solve(area[:, None] * rough.astype(np.float64))
-    v = (v / np.sqrt(area @ v**2)).astype(np.float32)
-    inner, energy = v.T @ (area.astype(np.float32)[:, None] * v), v.T @ (stiff.astype(np.float32) @ v)
-    turn = scipy.linalg.eigh(energy.astype(np.float64), inner.astype(np.float64))[1]
-    return v @ turn.astype(np.float32)
+    with _one_blas_thread():
+        stiff, area, solve = _shifted(mesh)
+        v = solve(area[:, None] * rough.astype(np.float64))
+        v = (v / np.sqrt(area @ v**2)).astype(np.float32)
+        inner, energy = v.T @ (area.astype(np.float32)[:, None] * v), v.T @ (stiff.astype(np.float32) @ v)
+        turn = scipy.linalg.eigh(energy.astype(np.float64), inner.astype(np.float64))[1]
+        return v @ turn.astype(np.float32)
+
+
+def _one_blas_thread() -> Any:
+    return _check.extra("threadpoolctl", "mesh").threadpool_limits(limits=1, user_api="blas")
 
 
 def _shifted(mesh: Mesh) -> tuple[Any, np.ndarray, Callable[[np.ndarray], np.ndarray]]:

@@ -116,7 +116,7 @@ def _refine(
     source: Mesh, target: Mesh, images: Images, most: int, seed: int, device: torch.device | str, tell: Tell
 ) -> Refined:
     tell(f"{most} eigenfunctions of both meshes")
-    x, y = side_by_side(lambda mesh: _Side.of(mesh, most, seed, device), (source, target))
+    x, y = (_Side.of(mesh, most, seed, device) for mesh in (source, target))
     tell("functional maps")
     near = Near(x.mesh, y.mesh, seed)
     looked = from_numpy(near.looked).to(device)
@@ -141,7 +141,7 @@ def _refine(
 def _on_whole(x: _Side, y: _Side, there: Tensor, back: Tensor, most: int) -> tuple[Tensor, Tensor]:
     """The maps of all vertices, from those of the decimated meshes: by the eigenfunctions of the
     whole ones, over whose edges each vertex walks from where its neighbors go."""
-    A, B = side_by_side(lambda side: side.all_modes(most), (x, y))
+    A, B = (side.all_modes(most) for side in (x, y))
     at, to = x.anchors[x.samples], y.anchors[y.samples]
     C = _zoom(A[at], B[to], B[y.anchors[there[x.samples]]], (x.areas, y.areas), [most] * LAST)[most]
     rings = (from_numpy(side.whole.ring(NEIGHBORS)).to(A.device) for side in (y, x))
