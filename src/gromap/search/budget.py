@@ -159,9 +159,9 @@ class SearchBudget:
     tie_steps: int = 8
     """Outer steps there, at most."""
 
-    reflected: int = 2
-    """Minima on the first of the finer clouds of which singular directions are turned over, where
-    left and right decide (hand.py)."""
+    reflected: int = 0
+    """Minima on the first of the finer clouds of which singular directions are turned over
+    (hand.py): none for clouds, where that finds nothing lower."""
 
     reflected_axes: int = 5
     """How many of these directions, in all combinations, also with all others turned over: without
@@ -174,7 +174,7 @@ class SearchBudget:
     def between_surfaces(self) -> SearchBudget:
         """That of a search between meshes with two sides, which tells more minima apart: those that
         exchange front and back of limbs have nearly the same Γ, and are lower by 1 %."""
-        return replace(self, mirror_gap=math.inf, same_gamma=0.03, kept=10)
+        return replace(self, mirror_gap=math.inf, same_gamma=0.03, kept=10, reflected=2)
 
     def patience_of(self, fused: bool, agreed: bool) -> int:
         """Rounds without anything lower before they end; half as many on a GPU, where a round has

@@ -139,7 +139,7 @@ def best_start(
                 here = here if _points(here) >= min(points, _points(problem)) else coarsened(problem, points)
                 pair, gap = SmallPair(here, torch.float32), max(gap, budget.mirror_gap if hand else 0.0)
                 minima = _look(pair, before, minima, eps, gap, budget, alike)
-                if hand is not None and k == 0:
+                if budget.reflected and k == 0:
                     minima = _with_reflections(pair, minima, eps, budget)
         if hand is not None:
             minima = keep_hand(here.at(eps), minima, hand, budget.mirror_gap)
