@@ -6,7 +6,7 @@ PIP := $(RUN) -m pip install --quiet --disable-pip-version-check --constraint co
 # shapes beyond the shipped pair, for benchmarks and some tests
 export GROMAP_DATA ?= $(abspath $(wildcard ../shared/data))
 
-.PHONY: demo test fuzz lint dist bench paper test-gpu clean
+.PHONY: demo test fuzz lint docs dist bench paper test-gpu clean
 
 $(VENV)/ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -15,6 +15,10 @@ $(VENV)/ready: pyproject.toml constraints.txt
 
 $(VENV)/lint-ready: $(VENV)/ready
 	$(PIP) --editable '.[lint,bench]'
+	touch $@
+
+$(VENV)/docs-ready: $(VENV)/ready
+	$(PIP) --editable '.[docs]'
 	touch $@
 
 demo: $(VENV)/ready  ## match the shipped pair, write demo.png and demo.html
@@ -30,6 +34,9 @@ lint: $(VENV)/lint-ready  ## ruff and pyright
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/pyright
+
+docs: $(VENV)/docs-ready  ## the site, its gallery included, in build/docs; warnings are errors
+	GROMAP_CACHE=$(abspath build/cache) $(RUN) -m sphinx -W --keep-going -d build/doctrees docs build/docs
 
 dist: $(VENV)/ready  ## wheel and sdist in build/dist, checked, and the demo run from the wheel alone
 	$(PIP) --editable '.[dist]'
@@ -52,3 +59,4 @@ test-gpu:  ## the tests marked gpu, with whatever torch the machine has; nothing
 
 clean:
 	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis test-artefacts demo.png demo.html scaling.png
+	rm -rf build/docs build/doctrees build/cache docs/auto_gallery docs/reference/api docs/sg_execution_times.rst

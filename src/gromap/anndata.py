@@ -32,13 +32,14 @@ def align(
 ) -> Solution:
     """Match the cells of a to those of b, and write in both what comes of it:
 
-    obsm["X_gromap"]     coordinates in the representation of b: each cell of a at the mean of where
-                         its mass goes, those of b where they are
-    uns["gromap"]        values and settings
-    obs["gromap_..."]    of a: `labels` of b, by vote; "gromap_kept", how much of each cell is
-                         matched, where parts are (reach=, mass=)
-    obsm["gromap_plan"]  of a, with keep=k: the k largest entries of each row of the plan, a sparse
-                         (N, M) array whose columns are the cells of b, uns["gromap"]["cells"]
+        obsm["X_gromap"]     coordinates in the representation of b: each cell of a at the mean
+                             of where its mass goes, those of b where they are
+        uns["gromap"]        values and settings
+        obs["gromap_..."]    of a: `labels` of b, by vote; "gromap_kept", how much of each cell is
+                             matched, where parts are (reach=, mass=)
+        obsm["gromap_plan"]  of a, with keep=k: the k largest entries of each row of the plan, a
+                             sparse (N, M) array whose columns are the cells of b,
+                             uns["gromap"]["cells"]
 
     Parameters
     ----------
