@@ -44,7 +44,7 @@ def check_sdist(path: Path) -> None:
     with tarfile.open(path) as archive:
         names = {member.name.split("/", 1)[1] for member in archive if member.isfile()}
     folders = ["src", "tests", "docs", "examples", "benchmarks", "Makefile", "constraints.txt"]
-    pages = ["CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"]
+    pages = ["CHANGELOG.md", "CITATION.cff", "CONTRIBUTING.md", "SECURITY.md"]
     same(path.name, names - {"PKG-INFO"}, tracked(*folders, *pages) | LOOSE)
 
 
