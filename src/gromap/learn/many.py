@@ -70,8 +70,9 @@ def solve_many(
     """Match many pairs of spaces, the small ones in batches, with the search of `gromap.solve`.
 
     On a GPU hundreds of pairs take about as many launches as one, and a pair a thirtieth of the
-    time; on a CPU it takes 0.4 to 1.1 of what it takes alone. Pairs that do not fit a batch (more than 600 points, points without mass, costs
-    that are not CNT, temperatures near the critical one or very low) are solved one by one.
+    time; on a CPU it takes 0.4 to 1.1 of what it takes alone. Pairs that do not fit a batch (more
+    than 600 points, points without mass, costs that are not CNT, temperatures near the critical one
+    or very low) are solved one by one.
 
     Parameters
     ----------
