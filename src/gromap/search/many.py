@@ -161,7 +161,8 @@ def lifted(coarse: ManyPairs, found: Found, fine: ManyPairs, eps: Tensor, budget
     across = fine.clouds.each(kept).across
     left = torch.cat([cells.x @ (16 * flat.gamma), 4 * lift], -1) / at[:, None, None]
     g = -at[:, None] * ((f + cells.a[:, 0].log())[..., None] + left @ across).logsumexp(1)
-    here = fine.cool(found.gamma, torch.zeros_like(found.value), eps, budget, g.view(len(fine), kept, -1))
+    patient = replace(budget, sinkhorn_steps=budget.cold_steps)
+    here = fine.cool(found.gamma, torch.zeros_like(found.value), eps, patient, g.view(len(fine), kept, -1))
     here = here._replace(value=here.value.masked_fill(found.value.isinf(), torch.inf))
     return fine.ranked(here, eps, budget)
 

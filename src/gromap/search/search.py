@@ -287,7 +287,8 @@ def _look(
         heats = [budget.heats[1], *[middle] * len(known), *[0.0] * len(known)]
         starts, hot = torch.cat([starts, others]), torch.cat([hot, hot.new_tensor(heats)])
         g = torch.cat([g, pair.clouds.copy_potential.expand(len(others), -1)])
-    found = pair.ranked(pair.cool(starts, hot, cold, budget, g), cold, budget, budget.kept)
+    patient = replace(budget, sinkhorn_steps=budget.cold_steps)
+    found = pair.ranked(pair.cool(starts, hot, cold, patient, g), cold, budget, budget.kept)
     found = found.take(slice(int((found.value <= within(found.value, gap)).sum())))
     count = minima.count[pair.nearest(found.gamma, pair.units(minima.gamma))]
     return _minima(pair, found, count, eps)
