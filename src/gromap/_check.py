@@ -20,6 +20,14 @@ from torch import Tensor
 
 from gromap._torch import from_numpy
 
+# what is no array but may become a space, by attributes that tell it
+OTHERS = (
+    (("obs", "obsm"), "an AnnData", "gromap.Space.from_anndata(...), or both to gromap.anndata.align"),
+    (("adjacency", "nodes"), "a graph", "gromap.Space.from_graph(...)"),
+    (("get_edgelist", "vs"), "a graph", "gromap.Space.from_graph(...)"),
+    (("vertices", "faces"), "a mesh", "gromap.Space.from_mesh(...), or both to gromap.mesh.match"),
+)
+
 
 def extra(module: str, name: str, called: str | None = None) -> Any:
     """An optional package, or what to install to have it.  name: of the extra.  called: the
@@ -69,6 +77,9 @@ def real(x: object, name: str, device: torch.device | str | None = None) -> Tens
 
 
 def as_tensor(x: object, name: str) -> Tensor:
+    for marks, what, instead in OTHERS:
+        if all(hasattr(x, mark) for mark in marks):
+            raise TypeError(f"{name} is {what}, expected an array of points: pass {instead}.")
     if isinstance(x, Tensor):
         return x if x.layout == torch.strided else x.to_dense()
     if hasattr(x, "toarray"):  # a sparse array or matrix of scipy

@@ -54,13 +54,13 @@ class Pair:
         if not self.eps >= least:
             raise ValueError(
                 f"epsilon = {self.eps:.3g} is too small for {self.dtype}: between these costs its rounding errors are "
-                f"larger. Choose epsilon >= {least:.1g}{RAISED[self.dtype]}, or a larger scale."
+                f"larger. Choose epsilon >= {1.1 * least:.2g}{RAISED[self.dtype]}, or a larger scale."
             )
         if not self.eps <= most:
             raise ValueError(
                 f"epsilon = {self.eps:.3g} is too large for {self.dtype}: its rounding errors hide these costs, and "
-                f"every plan is the product of the weights. Choose epsilon <= {most:.1g}{RAISED[self.dtype]}, or a "
-                "smaller scale."
+                f"every plan is the product of the weights. Choose epsilon <= {0.9 * most:.2g}{RAISED[self.dtype]}, or "
+                "a smaller scale."
             )
 
     @classmethod
