@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import gromap
-from gromap import Search, Space, pairwise, solve, solve_many
+from gromap import Search, SearchBudget, Space, pairwise, solve, solve_many
 from gromap._pair import Pair
 from gromap.search import batch
 from gromap.search.batch import is_small, match_batch
@@ -60,6 +60,20 @@ def test_larger_clouds_are_searched_on_cells():
     assert (copy.map() == np.argsort(order)).mean() > 0.95
     assert (copy.inverse_map() == order).mean() > 0.95
     assert copy.value == pytest.approx(solve(x, x[order]).value, rel=2e-3)
+    assert copy.value < other.value
+
+
+def test_clouds_that_cells_do_not_resemble_are_searched_whole():
+    rng = np.random.default_rng(1)
+    centers = rng.normal(size=(6, 20))
+    x, y = (centers[rng.integers(6, size=160)] + 0.4 * rng.normal(size=(160, 20)) for _ in range(2))
+    left, right = batch.Prepared.of(Space(x), SearchBudget()), batch.Prepared.of(Space(x[:, :2]), SearchBudget())
+    assert left.cells is left.points
+    assert len(right.cells.a) == SearchBudget().cells
+    order = rng.permutation(160)
+    pairs = ((x, y) for x, y in [(x, x[order] @ rotation(20)), (x, y)])  # one by one, kept by nobody else
+    copy, other = solve_many(pairs)
+    assert (copy.map() == np.argsort(order)).mean() > 0.95
     assert copy.value < other.value
 
 

@@ -103,7 +103,7 @@ def solve_many(
     >>> copy.value < other.value, bool((copy.map() == np.arange(40)[::-1]).all())
     (True, True)
     """
-    spaces = dict[int, Any]()
+    pairs, spaces = list(pairs), dict[int, Any]()  # which keeps all objects, so that none takes the place of another
 
     def space(z: Any, name: str) -> Space:
         if id(z) not in spaces:

@@ -61,7 +61,8 @@ class Prepared(NamedTuple):
         x = x / math.sqrt(spread)
         points = cells = Cloud.of(x.float(), a.float(), spread)
         if len(x) > budget.whole:
-            cells = Cloud.of(*coarsen(x[:, :CELL_AXES].float(), a.float(), budget.cells), spread)
+            coarse = Cloud.of(*coarsen(x[:, :CELL_AXES].float(), a.float(), budget.cells), spread)
+            cells = coarse if 1 - coarse.second <= budget.lost_variance else points  # which are another shape
         return cls(points, cells)
 
 
