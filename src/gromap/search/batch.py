@@ -61,8 +61,9 @@ class Prepared(NamedTuple):
         x = x / math.sqrt(spread)
         points = cells = Cloud.of(x.float(), a.float(), spread)
         if len(x) > budget.whole:
-            coarse = Cloud.of(*coarsen(x[:, :CELL_AXES].float(), a.float(), budget.cells), spread)
-            cells = coarse if 1 - coarse.second <= budget.lost_variance else points  # which are another shape
+            means, mass = coarsen(x.float(), a.float(), budget.cells)
+            if 1 - float(mass @ means.square().sum(1)) <= budget.lost_variance:  # else they are another shape
+                cells = Cloud.of(means[:, :CELL_AXES].contiguous(), mass, spread)
         return cls(points, cells)
 
 
