@@ -44,7 +44,7 @@ def cached_embedding(
     if path and path.is_file():
         try:
             return read(path, "embedding", "cpu", partial(_rebuild, len(mesh.vertices), dim))
-        except (ValueError, OSError):
+        except (ValueError, OSError, RuntimeError):  # the last, where another process has just removed it
             pass
     made = embed_mesh(mesh, method, dim, vertices, seed, device, tell)
     if path:
